@@ -71,7 +71,7 @@ servers: install ## Kafka, S3, PostgreSQL and others on this machine, to play wi
 	$(PYTHON_IN_VENV) -m tests.servers
 
 up: install ## Airflow with the example DAGs; prints the address and the login
-	$(PYTHON_IN_VENV) -m local_airflow up
+	$(PYTHON_IN_VENV) -m scripts.local_airflow up
 
 docker-up: ## Airflow on PostgreSQL beside a Spark cluster, in containers
 	docker/up.sh

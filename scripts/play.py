@@ -17,8 +17,8 @@ import psutil
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.result import format_pairs, format_table
-from local_airflow.processes import AirflowProcesses, StandaloneError
-from local_airflow.rest import AirflowApiError, AirflowClient, wait_for
+from scripts.local_airflow.processes import AirflowProcesses, StandaloneError
+from scripts.local_airflow.rest import AirflowApiError, AirflowClient, wait_for
 
 ROOT = Path(__file__).parents[1]
 ROWS_PER_SECOND = 9_000

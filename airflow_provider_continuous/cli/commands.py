@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins.formats import duration
-from airflow_provider_continuous.plugins.queries import all_queries, shown_roots
+from airflow_provider_continuous.plugins.queries import look_at_all
 from engine.commands import control
 from engine.commands import status as status_command
 from engine.commands.result import (
@@ -49,7 +49,7 @@ def stop(args: Namespace) -> None:
 
 
 def _listing() -> Result:
-    listing = all_queries(shown_roots())
+    listing = look_at_all()
     rows = [
         [
             query["name"],

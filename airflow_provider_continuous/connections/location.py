@@ -61,6 +61,14 @@ class CheckpointLocation:
             )
         return cls(url, named or conn_id)
 
+    @property
+    def text(self) -> str:
+        """Both in one: what :meth:`parse` reads."""
+        scheme, separator, rest = self.url.partition("://")
+        if self.conn_id is None or not separator:
+            return self.url
+        return f"{scheme}://{self.conn_id}@{rest}"
+
     def storage_options(self) -> dict[str, Any]:
         """Return what fsspec needs to open the storage: of the connection, or nothing.
 

@@ -76,10 +76,13 @@ class Submission:
 
 
 def log_dir_of(settings: ConnectionSettings, checkpoint_url: str) -> Path:
-    """Return the folder for a query's logs: the connection's, else the configured one, else beside
-    a local checkpoint, else Airflow's own."""
-    if settings.log_dir:
-        return Path(settings.log_dir)
+    """Return the folder for a query's logs: the connection's, else the default one."""
+    return Path(settings.log_dir) if settings.log_dir else default_log_dir(checkpoint_url)
+
+
+def default_log_dir(checkpoint_url: str) -> Path:
+    """Return the folder for a query's logs where no connection names one: the configured one, else
+    beside a local checkpoint, else Airflow's own."""
     configured = configuration.log_dir()
     if configured:
         return Path(configured)

@@ -8,21 +8,20 @@ shown with it.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
-from airflow_provider_continuous.view.overview import QueryOverview, glance_at, overview_of
-from airflow_provider_continuous.view.roots import Root
-from engine.checkpoint.checkpoint import Checkpoint
+from airflow_provider_continuous.view.overview import QueryOverview, overview_of
+from airflow_provider_continuous.view.roots import Root, open_location, opened_by
 from engine.checkpoint.find import DEPTH_MAX, FOLDERS_MAX, Folder
-from engine.errors import CheckpointError, ContinuousError
+from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
 FRESH_S = 2.0
@@ -31,6 +30,7 @@ LISTED_WITHIN_S = 5.0
 """What has not answered by then is told as an error."""
 REFRESHED_WITHIN_S = 1.0
 """Who asks for a list that was there before gets the earlier one if the new one takes longer."""
+_KEPT_MAX = 16
 _SILENT = "It has not answered in time."
 
 
@@ -62,6 +62,7 @@ class QueryListing:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], Listing] = {}
+        self._lock = threading.Lock()
 
     def below(self, roots: Iterable[Root], within_s: float = LISTED_WITHIN_S) -> Listing:
         """Return the queries below roots, as they are now or were :data:`FRESH_S` ago; while some
@@ -70,56 +71,60 @@ class QueryListing:
         :param within_s: the first list of these roots takes no longer; later ones
             :data:`REFRESHED_WITHIN_S`.
         """
-        roots = list(roots)
-        key = tuple(root.location for root in roots)
+        begin = {root.location: partial(_open, root) for root in roots}
+        return self._kept("below", begin, within_s)
+
+    def at(self, locations: Iterable[str], within_s: float = LISTED_WITHIN_S) -> Listing:
+        """Return these queries, likewise: one read each where there is a summary.
+
+        :param locations: as users write them; where there is no checkpoint yet, there is nothing.
+        """
+        begin = {location: partial(_glance, location) for location in locations}
+        return self._kept("at", begin, within_s)
+
+    def _kept(
+        self, kind: str, begin: Mapping[str, Callable[[], _Found]], within_s: float
+    ) -> Listing:
+        if not begin:
+            return Listing()
+        key = (kind, *begin)
         last = self._last.get(key)
         if last is not None and time.time() - last.looked_at_s < FRESH_S:
             return last
         # Who comes while somebody looks waits for the same look.
-        look = POOL.submit("listing", partial(self._look, key, roots), ("listing", key))
+        look = POOL.submit("listing", partial(self._look, key, begin), ("listing", key))
         wait([look], within_s if last is None else min(within_s, REFRESHED_WITHIN_S))
         found = self._last.get(key)
-        return found or Listing(errors=dict.fromkeys(key, _SILENT))
+        return found or Listing(errors=dict.fromkeys(begin, _SILENT))
 
-    def _look(self, key: tuple[str, ...], roots: list[Root]) -> None:
+    def _look(self, key: tuple[str, ...], begin: Mapping[str, Callable[[], _Found]]) -> None:
         until_s = time.monotonic() + LISTED_WITHIN_S
         last = self._last.get(key, Listing())
-        search = _Search(until_s, last, FOLDERS_MAX * len(roots))
-        for root in roots:
-            search.ask(root.location, partial(_open, root))
-        self._last[key] = search.finish()
+        search = _Search(until_s, last, FOLDERS_MAX * len(begin))
+        for location, look in begin.items():
+            search.ask(location, look)
+        found = search.finish()
+        with self._lock:
+            self._last.pop(key, None)
+            self._last[key] = found
+            while len(self._last) > _KEPT_MAX:  # queries come and go: each set of them is a key
+                del self._last[next(iter(self._last))]
 
 
 LISTING = QueryListing()
 """That of this process."""
 
 
-def overviews(locations: Iterable[str], within_s: float = LISTED_WITHIN_S) -> Listing:
-    """Look at these queries, in parallel, with one read each where there is a summary.
-
-    :param locations: as users write them.
-    :param within_s: what has not answered by then is an error of its own.
-    """
-    locations = list(locations)
-    search = _Search(time.monotonic() + within_s, Listing(), len(locations))
-    for location in locations:
-        search.ask(location, partial(_glance, location))
-    return search.finish()
-
-
 def _glance(location: str) -> _Found:
-    parsed = CheckpointLocation.parse(location)
-    checkpoint = Checkpoint(parsed.url, storage_options=parsed.storage_options())
-    return _Found(glance_at(checkpoint, location))
+    checkpoint = open_location(location)
+    glance = checkpoint.glance()
+    if glance is None and not checkpoint.exists():
+        return _Found()  # its start has failed, or it was deleted
+    return _Found(overview_of(glance or checkpoint.look(), location))
 
 
 def _open(root: Root) -> _Found:
-    parsed = CheckpointLocation.parse(root.location)
-    try:
-        options = parsed.storage_options()
-    except Exception as error:  # of whichever provider has the connection
-        raise CheckpointError(f"{root.location} cannot be opened: {error}") from error
-    top = Folder.open(parsed.url, options)
+    top = Folder.open(*opened_by(root.location))
     return _visit(root, root.location.rstrip("/"), top)
 
 

@@ -37,3 +37,14 @@ def moment(at_ms: float | None) -> str:
     if at_ms is None:
         return NOTHING
     return f"{datetime.fromtimestamp(at_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def size(count: float | None) -> str:
+    """``1.5 kB``, ``20 MB``; a dash for None."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.1f} {unit}" if count < 10 and unit != "B" else f"{count:,.0f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

@@ -1,86 +1,173 @@
-"""The pages about queries: all of them, and one with its epochs and pins; HTML and JSON.
+"""The pages about queries: all of them, and one; HTML and JSON.
 
-Served by Airflow's api-server to users that Airflow has logged in and who may see its jobs. They
-only read, and only checkpoints below the configured roots; errors are shown without secrets. The
-pages load nothing from elsewhere, and a content security policy keeps it so.
+Served by Airflow's api-server to users that Airflow has logged in, who see the queries of the DAGs
+that they may see. Only checkpoints are read that a task has told of, or that lie below a configured
+root; errors are shown without secrets. The pages load nothing from elsewhere, and a content
+security policy keeps it so.
 """
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
 import jinja2
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse
+from airflow.api_fastapi.app import get_auth_manager
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException as AnyHTTPException
 
 from airflow_provider_continuous import configuration
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.plugins import formats
-from airflow_provider_continuous.plugins.queries import all_queries, query_details, shown_roots
+from airflow_provider_continuous.plugins.access import Person, Viewer
+from airflow_provider_continuous.plugins.actions import add_actions
+from airflow_provider_continuous.plugins.details import query_details
+from airflow_provider_continuous.plugins.listing import COLUMNS, Wanted, group_of, select
+from airflow_provider_continuous.plugins.queries import find_query, look_at_all, rows_of
+from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
+from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
+from engine.base.json_text import excerpt
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
+_HERE = Path(__file__).parent
+Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
 _POLICY = (
-    "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
 
 
 def create_app() -> FastAPI:
     """Build the application; the plugin mounts it."""
-    app = FastAPI(
-        title="Continuous queries",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        dependencies=[Depends(requires_access_view(AccessView.JOBS))],
-    )
+    app = FastAPI(title="Continuous queries", docs_url=None, redoc_url=None, openapi_url=None)
+    app.mount("/static", StaticFiles(directory=_HERE / "static"))
+    app.add_exception_handler(AnyHTTPException, _refused)
     html = partial(_html, _templates())
+    app.state.html = html
 
     # Not async: reading checkpoints blocks, and FastAPI runs these on threads.
     @app.get("/")
-    def queries(request: Request) -> HTMLResponse:
-        return html("queries.html", request, listing=all_queries(shown_roots()))
+    def queries(
+        request: Request,
+        person: Person,
+        text: str = "",
+        state: str = "",
+        dag: str = "",
+        sort: str = "state",
+        page: int = 1,
+    ) -> HTMLResponse:
+        listing = _listing(person)
+        rows, wanted = rows_of(listing), Wanted(text, state, dag, sort, page)
+        groups = [group_of(row["state"]) for row in rows]
+        dags = {owner["dag_id"] for row in rows for owner in row["owners"]}
+        return html(
+            "queries.html",
+            request,
+            all=rows,
+            roots=listing["roots"],
+            counts={group: groups.count(group) for group in groups},
+            states=sorted({row["state"] for row in rows}),
+            dags=sorted(dags),
+            wanted=wanted,
+            columns=COLUMNS,
+            **select(rows, wanted),
+        )
 
     @app.get("/query")
-    def query(request: Request, at: str) -> HTMLResponse:
-        return html("query.html", request, query=_details(at))
+    def query(
+        request: Request, person: Person, at: str, window: Window = SHOWN_FIRST
+    ) -> HTMLResponse:
+        found = visible(person, at)
+        return html(
+            "query.html",
+            request,
+            query=_details(person, found, window),
+            windows=list(WINDOWS),
+            may_act=person.may_act(found),
+        )
 
     @app.get("/queries.json")
-    def queries_json() -> dict[str, Any]:
-        return all_queries(shown_roots())
+    def queries_json(person: Person) -> dict[str, Any]:
+        return _listing(person)
 
     @app.get("/query.json")
-    def query_json(at: str) -> dict[str, Any]:
-        return _details(at)
+    def query_json(person: Person, at: str, window: Window = SHOWN_FIRST) -> dict[str, Any]:
+        return _details(person, visible(person, at), window)
 
+    add_actions(app, visible)
     return app
 
 
-def _details(location: str) -> dict[str, Any]:
+def visible(person: Viewer, location: str) -> KnownQuery:
+    """Return the query of a checkpoint, if there is one that the person may see.
+
+    :raises HTTPException: 404, without telling which; 502 if it cannot be opened.
+    """
     try:
-        return query_details(shown_roots(), location)
+        found = person.seen([POOL.within(place_of(location), partial(find_query, location))])
     except NotBelowRootsError as error:
         raise HTTPException(404, str(error)) from None
     except ContinuousError as error:
         raise HTTPException(502, redact(str(error))) from None
+    if not found:
+        raise HTTPException(404, str(NotBelowRootsError()))
+    return found[0]
+
+
+def _listing(person: Viewer) -> dict[str, Any]:
+    listing = look_at_all(person.seen)
+    if not person.sees_roots:
+        told = [problem for problem in listing["problems"] if problem.get("owners")]
+        listing = {**listing, "roots": [], "problems": told}
+    return listing
+
+
+def _details(person: Viewer, query: KnownQuery, window: str) -> dict[str, Any]:
+    look = partial(query_details, query, with_records=person.may_read_logs(query), window=window)
+    try:
+        return POOL.within(place_of(query.location), look)
+    except ContinuousError as error:
+        raise HTTPException(502, redact(str(error))) from None
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """For people: who is not logged in gets to the login, everything else on a page of its own."""
+    assert isinstance(error, AnyHTTPException)
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return await http_exception_handler(request, error)
+    if error.status_code == 401:
+        login = get_auth_manager().get_url_login(next_url=str(request.url))
+        return RedirectResponse(login, 303)
+    html: Any = request.app.state.html
+    answer = html("error.html", request, status=error.status_code, detail=error.detail)
+    answer.status_code = error.status_code
+    return answer  # type: ignore[no-any-return]
 
 
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=formats.number, ago=formats.ago, duration=formats.duration, moment=formats.moment
+        number=formats.number,
+        ago=formats.ago,
+        duration=formats.duration,
+        moment=formats.moment,
+        size=formats.size,
+        excerpt=excerpt,
+        at=lambda location: quote(location, safe=""),
     )
     return environment
 
@@ -88,15 +175,15 @@ def _templates() -> jinja2.Environment:
 def _html(
     environment: jinja2.Environment, template: str, request: Request, **values: Any
 ) -> HTMLResponse:
-    nonce = secrets.token_urlsafe(16)
+    root = str(request.scope.get("root_path", ""))
     text = environment.get_template(template).render(
         **values,
-        nonce=nonce,
-        root=request.scope.get("root_path", ""),
+        root=root,
+        airflow=root.removesuffix("/continuous"),
         refresh_s=configuration.page_refresh_s(),
     )
     headers = {
-        "Content-Security-Policy": _POLICY.format(nonce=nonce),
+        "Content-Security-Policy": _POLICY,
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",
         "Cache-Control": "no-store",

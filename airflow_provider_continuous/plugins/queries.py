@@ -1,34 +1,32 @@
-"""What the pages and ``airflow continuous list`` show: the queries below the configured roots."""
+"""What the pages and ``airflow continuous list`` show: the queries that tasks have told of, and
+those below the configured roots."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.observing.listing import LISTING
-from airflow_provider_continuous.observing.places import place_of
-from airflow_provider_continuous.observing.pool import POOL
-from airflow_provider_continuous.view.overview import look_at
-from airflow_provider_continuous.view.roots import Root, checkpoint_below
-from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.query_state import QueryState
+from airflow_provider_continuous.plugins.listing import rank
+from airflow_provider_continuous.plugins.owners import told_owners
+from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
+from airflow_provider_continuous.view.roots import Root
+from engine.redaction.logs import redact
 
-EPOCHS_SHOWN = 50
-_TROUBLE_FIRST = (
-    QueryState.FAILED,
-    QueryState.LOST,
-    QueryState.STALLED,
-    QueryState.RESTARTING,
-    QueryState.WAITING,
-)
+UNREADABLE = "UNREADABLE"
+"""The state of a query, or of a root, that cannot be read now."""
+OWNERS_SHOWN = 5
 
 
-def shown_roots() -> list[Root]:
+def shown_roots(problems: list[dict[str, str]]) -> list[Root]:
     """The configured roots and those of the connections of type ``continuous``.
 
     Runs where Airflow's database can be reached: in the api-server or on the command line.
+
+    :param problems: gets ``{location, error}`` of each connection that cannot be used.
     """
     from airflow.models import Connection
     from airflow.utils.session import create_session
@@ -41,68 +39,82 @@ def shown_roots() -> list[Root]:
         # Connections of the environment or of a vault cannot be listed; the default one is known.
         conn_ids = dict.fromkeys([*names, ContinuousQueryHook.default_conn_name])
     for conn_id in conn_ids:
-        root = ContinuousQueryHook(str(conn_id)).settings.checkpoint_root
+        try:
+            root = ContinuousQueryHook(str(conn_id)).settings.checkpoint_root
+        except Exception as error:  # whatever somebody has written into it, or its vault says
+            told = {"location": f"connection {conn_id}", "error": redact(str(error))}
+            problems.append(told)
+            continue
         if root:
             locations.setdefault(root)
     return [Root(location) for location in locations]
 
 
-def all_queries(roots: list[Root]) -> dict[str, Any]:
+def all_queries(
+    roots: list[Root],
+    owners: Iterable[Owner] = (),
+    seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list,
+) -> dict[str, Any]:
     """Return what a look at every query has shown, now or a moment ago; those in trouble first.
 
+    :param owners: which tasks have told of which.
+    :param seen: picks those that are to be shown.
     :return: ``{roots, queries, problems}``; a problem is a root or a checkpoint that cannot be
         read, ``{location, error}``.
     """
-    found = LISTING.below(roots)
-    queries = [overview.to_dict() for overview in found.queries.values()]
+    below = LISTING.below(roots)
+    known = known_queries(below.queries, owners)
+    apart = LISTING.at(each.location for each in known if each.location not in below.queries)
+    found, errors = {**below.queries, **apart.queries}, {**below.errors, **apart.errors}
+    whose = {query.location: _told(query) for query in known}
+    shown = {query.location for query in seen(known)}
+    queries = [
+        {**overview.to_dict(), "owners": whose[location]}
+        for location, overview in found.items()
+        if location in shown
+    ]
     return {
         "roots": [root.location for root in roots],
-        "queries": sorted(queries, key=lambda query: (_rank(query["state"]), query["name"])),
+        "queries": sorted(queries, key=lambda query: (rank(query["state"]), query["name"])),
         "problems": [
-            {"location": location, "error": error} for location, error in found.errors.items()
+            {"location": location, "error": error, "owners": whose.get(location, [])}
+            for location, error in errors.items()
+            if location in shown or location not in whose
         ],
     }
 
 
-def query_details(roots: list[Root], location: str) -> dict[str, Any]:
-    """Look at one query, with its last epochs, newest first, and its pins.
+def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> dict[str, Any]:
+    """As :func:`all_queries`, for all that Airflow's database and configuration tell of."""
+    problems: list[dict[str, str]] = []
+    listing = all_queries(shown_roots(problems), told_owners(), seen)
+    return {**listing, "problems": [*problems, *listing["problems"]]}
+
+
+def find_query(location: str) -> KnownQuery:
+    """Find the query of a checkpoint that somebody has named.
 
     :raises NotBelowRootsError: it is none that people may see.
-    :raises CheckpointError: it cannot be read, or does not answer.
+    :raises ContinuousError: it cannot be opened.
     """
-    return POOL.within(place_of(location), partial(_details, roots, location))
+    return find_one(shown_roots([]), told_owners(), location)
 
 
-def _details(roots: list[Root], location: str) -> dict[str, Any]:
-    checkpoint = checkpoint_below(roots, location)
-    reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
-    kept = checkpoint.epochs()
-    epochs = [_epoch(checkpoint, epoch, reports.get(epoch, {})) for epoch in kept[-EPOCHS_SHOWN:]]
-    return {
-        **look_at(checkpoint, location).to_dict(),
-        "kept_epochs": len(kept),
-        "epochs": list(reversed(epochs)),
-        "pins": [pin.to_dict() for pin in checkpoint.pins()],
-    }
+def rows_of(listing: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the queries, and what cannot be read among them."""
+    dark = [
+        {
+            "name": str(problem["location"]).rstrip("/").rpartition("/")[2],
+            "checkpoint_location": problem["location"],
+            "state": UNREADABLE,
+            "message": None,
+            "error": problem["error"],
+            "owners": problem.get("owners", []),
+        }
+        for problem in listing["problems"]
+    ]
+    return [*listing["queries"], *dark]
 
 
-def _epoch(checkpoint: Checkpoint, epoch: int, report: dict[str, Any]) -> dict[str, Any]:
-    latency = (report.get("latencyMs") or {}).get("readToWritten") or {}
-    return {
-        "epoch": epoch,
-        "committed_at_ms": checkpoint.committed_at_ms(epoch),
-        "rows": report.get("numInputRows"),
-        "rows_per_second": report.get("inputRowsPerSecond"),
-        "latency_p50_ms": latency.get("p50"),
-        "latency_p99_ms": latency.get("p99"),
-        "bad_records": report.get("numBadRecords"),
-        "offsets": checkpoint.committed_offsets(epoch),
-    }
-
-
-def _rank(state: str) -> int:
-    """Trouble, then what runs, then what has ended."""
-    known = QueryState(state)
-    if known in _TROUBLE_FIRST:
-        return _TROUBLE_FIRST.index(known)
-    return len(_TROUBLE_FIRST) + (0 if known.is_active else 1)
+def _told(query: KnownQuery) -> list[dict[str, Any]]:
+    return [asdict(owner) for owner in query.owners[:OWNERS_SHOWN]]

@@ -129,15 +129,6 @@ def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
     return overview_of(checkpoint.look(), location)
 
 
-def glance_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
-    """Look with one read where there is a summary at all: a query that is LOST is shown as it was
-    heard of last.
-
-    :raises CheckpointError: the checkpoint cannot be read.
-    """
-    return overview_of(checkpoint.glance() or checkpoint.look(), location)
-
-
 def overview_of(look: QueryLook, location: str) -> QueryOverview:
     """Return what a look shows.
 

@@ -11,6 +11,7 @@ import os
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
@@ -21,7 +22,14 @@ from engine.errors import CheckpointError, ConfigError
 
 
 class NotBelowRootsError(ConfigError):
-    """The location is below none of the roots."""
+    """The location is below none of the roots, and no task has told of it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no such checkpoint that a task has started, or below the configured roots.",
+            hint="Roots are the option checkpoint_roots in the section [continuous], and the "
+            "checkpoint root of each connection of type continuous.",
+        )
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Root:
     def holds(self, location: str) -> bool:
         """Tell whether a location is this root or lies below it."""
         try:
-            inner, outer = _resolved(location), _resolved(self.location)
+            inner, outer = resolved(location), resolved(self.location)
         except ConfigError:
             return False
         path, top = inner[1].rstrip("/") + "/", outer[1].rstrip("/") + "/"
@@ -58,26 +66,33 @@ class Root:
                 yield found
 
 
-def checkpoint_below(roots: list[Root], location: str) -> Checkpoint:
-    """Open a checkpoint for somebody who has named it.
+def open_location(location: str) -> Checkpoint:
+    """Open a checkpoint, without asking whether there is one.
 
-    :raises NotBelowRootsError: it is below none of the roots, or there is none: who asks does not
-        learn which.
+    :raises CheckpointError: its connection cannot be used.
     """
-    if any(root.holds(location) for root in roots):
-        parsed = CheckpointLocation.parse(location)
-        checkpoint = Checkpoint(parsed.url, storage_options=parsed.storage_options())
-        if checkpoint.exists():
-            return checkpoint
-    raise NotBelowRootsError(
-        "There is no such checkpoint below the configured roots.",
-        hint="Roots are the option checkpoint_roots in the section [continuous], and the "
-        "checkpoint root of each connection of type continuous.",
-    )
+    url, options = opened_by(location)
+    return Checkpoint(url, storage_options=options)
 
 
-def _resolved(location: str) -> tuple[tuple[str | None, str, str], str]:
-    """Connection, scheme and host; and the path without dots and links.
+def opened_by(location: str) -> tuple[str, dict[str, Any] | None]:
+    """Return the URL and the storage options that open a location.
+
+    :raises CheckpointError: its connection cannot be used.
+    """
+    parsed = CheckpointLocation.parse(location)
+    try:
+        return parsed.url, parsed.storage_options()
+    except Exception as error:  # of whichever provider has the connection
+        raise CheckpointError(f"{location} cannot be opened: {error}") from error
+
+
+Place = tuple[tuple[str | None, str, str], str]
+"""Connection, scheme and host; and the path without dots and links."""
+
+
+def resolved(location: str) -> Place:
+    """Return where a location is, however it is written.
 
     :raises ConfigError: it is no location, or climbs out of an object store's folder.
     """

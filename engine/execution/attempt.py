@@ -433,8 +433,7 @@ class Attempt:
     # -- the end --------------------------------------------------------------------------------
 
     def keep_checkpoint(self) -> None:
-        """Go on renewing the lease, also if this attempt could not take the checkpoint: then that
-        of the one before."""
+        """Go on renewing the lease: that of the attempt before, if this one has none of its own."""
         if self._keeper is None and self.lease is not None:
             self._keep(self.lease, self._definition.checkpoint)
 

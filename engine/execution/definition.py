@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,8 +13,11 @@ from engine.coordinator.watermarks import MIN, Watermarks
 from engine.errors import ConfigError
 from engine.metrics.meter import QueryMeter
 from engine.pipeline.pipeline import Pipeline, Watermark
+from engine.redaction.logs import log_failure
 from engine.sinks.contract import SinkBinding
 from engine.sources.contract import DataSourceContinuousReader
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,11 @@ class QueryDefinition:
             return None
         idle_after_ms = self.options.watermark_idle_after_ms or 0
         return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms, marks_ms)
+
+    def stop_sources(self) -> None:
+        """Let the sources end what they have open. One that fails at it keeps no other one."""
+        for stream in self.streams:
+            try:
+                stream.reader.stop()
+            except Exception:
+                log_failure(logger, "the source %s did not stop cleanly", stream.description)

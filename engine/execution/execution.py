@@ -136,7 +136,7 @@ class ContinuousExecution:
                 attempt.release(QueryState.FAILED, _as_continuous_error(exc))
                 raise
         except BaseException:
-            self._stop_sources()
+            self.definition.stop_sources()
             raise
         threading.Thread(
             target=self._execute,
@@ -218,7 +218,7 @@ class ContinuousExecution:
             return error
         finally:
             self._tables_read_s = self._clock.monotonic_s()
-        self._stop_sources()
+        self.definition.stop_sources()
         self.definition = replace(self.definition, streams=streams, stages=stages)
         return None
 
@@ -360,7 +360,7 @@ class ContinuousExecution:
         state = QueryState.STOPPED if error is None else QueryState.FAILED
         steps: list[Callable[[], object]] = [
             self._leaving_gone,
-            self._stop_sources,
+            self.definition.stop_sources,
             lambda: self._kept.save_last(error),
             lambda: attempt.release(state, error),
         ]
@@ -391,13 +391,6 @@ class ContinuousExecution:
     def _leaving_gone(self) -> None:
         if self._start is not None:
             self._start.leaving.await_gone()
-
-    def _stop_sources(self) -> None:
-        for stream in self.definition.streams:
-            try:
-                stream.reader.stop()
-            except Exception:
-                log_failure(logger, "the source %s did not stop cleanly", stream.description)
 
     # -- looking --------------------------------------------------------------------------------
 

@@ -200,8 +200,7 @@ def _run(definition: QueryDefinition) -> _Listener:
     finally:
         attempt.release(QueryState.STOPPED, None)
         start.leaving.await_gone()
-        for stream in definition.streams:
-            stream.reader.stop()
+        definition.stop_sources()
     if error is not None:
         raise error
     return listener

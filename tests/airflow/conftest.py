@@ -24,8 +24,8 @@ from airflow_provider_continuous.compat import RELEASE  # noqa: E402
 from airflow_provider_continuous.deploy import submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
-from local_airflow.processes import AirflowProcesses  # noqa: E402
-from local_airflow.rest import AirflowClient  # noqa: E402
+from scripts.local_airflow.processes import AirflowProcesses  # noqa: E402
+from scripts.local_airflow.rest import AirflowClient  # noqa: E402
 from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 from tests.airflow.pages import Page  # noqa: E402
@@ -56,6 +56,8 @@ def context() -> Any:
         task=SimpleNamespace(outlets=[]),
         get_first_reschedule_date=lambda _: None,
     )
+    task_instance.pushed = {}
+    task_instance.xcom_push = task_instance.pushed.__setitem__
     return {"ti": task_instance, "run_id": "a_run", "task_state_store": FakeStore()}
 
 
@@ -130,6 +132,8 @@ def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
     shutil.copy(Path(__file__).with_name("stand_in.py"), root)
     changes = {
         "PYTHONPATH": python_path(root / "installed"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
+        "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
     }
     processes = AirflowProcesses(root / "home", root / "dags", environment=changes)

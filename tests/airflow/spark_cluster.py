@@ -14,7 +14,7 @@ import psutil
 import pyspark
 
 from engine.spark.session import prepare_environment
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 
 _DEPLOY = "org.apache.spark.deploy"
 _STOP_S = 20.0

@@ -22,7 +22,7 @@ from airflow_provider_continuous.operators.query import StartContinuousQueryOper
 from airflow_provider_continuous.tasks.killing import TaskIdentity
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage.opening import open_storage
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_continuous.observing import listing
-from airflow_provider_continuous.observing.listing import QueryListing, overviews
-from airflow_provider_continuous.view.overview import glance_at
+from airflow_provider_continuous.observing.listing import QueryListing
 from airflow_provider_continuous.view.roots import Root
 from bench.listing import write_queries
 from engine.checkpoint.checkpoint import Checkpoint
@@ -128,7 +127,7 @@ def test_one_that_hangs_or_is_broken_is_an_error_of_its_own(
     assert found.errors.keys() == {str(hung), broken.location}
     assert found.errors[str(hung)] == "It has not answered in time."
     assert "is not the metadata of a query" in found.errors[broken.location]
-    shown = overviews([f"{tmp_path}/query-0001", str(hung)], within_s=0.5)
+    shown = QueryListing().at([f"{tmp_path}/query-0001", str(hung), f"{tmp_path}/none"], WAIT_S)
     assert (list(shown.queries), list(shown.errors)) == ([f"{tmp_path}/query-0001"], [str(hung)])
 
 
@@ -165,6 +164,7 @@ def test_a_query_that_is_lost_is_one_read_as_well(tmp_path: Path, calls: list[st
     lease.write_text(lease.read_text().replace('"pid":', '"process_started":"x","pid":'))
     checkpoint = Checkpoint(str(tmp_path / "query-0000"))
     calls.clear()
-    shown = glance_at(checkpoint, "orders")
+    shown = checkpoint.glance()
+    assert shown is not None
     assert shown.status.state in (QueryState.LOST, QueryState.RUNNING)
     assert calls == ["read"]

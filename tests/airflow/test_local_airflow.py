@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local_airflow.processes import AirflowProcesses, StandaloneError
+from scripts.local_airflow.processes import AirflowProcesses, StandaloneError
 
 
 def test_it_says_why_it_did_not_come_up(tmp_path: Path) -> None:

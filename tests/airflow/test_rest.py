@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from local_airflow.rest import AirflowApiError, AirflowClient
+from scripts.local_airflow.rest import AirflowApiError, AirflowClient
 
 
 class Server(ThreadingHTTPServer):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_continuous.plugins.queries import all_queries, query_details
-from airflow_provider_continuous.view.roots import NotBelowRootsError, Root, checkpoint_below
+from airflow_provider_continuous.plugins.details import query_details
+from airflow_provider_continuous.plugins.queries import all_queries, rows_of
+from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
+from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.checkpoint import find
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -57,7 +60,7 @@ def test_a_link_leads_nowhere(tmp_path: Path) -> None:
 
     assert list(root.checkpoints()) == []
     with pytest.raises(NotBelowRootsError):
-        checkpoint_below([root], f"{root.location}/link/secret")
+        find_one([root], (), f"{root.location}/link/secret")
 
 
 def test_checkpoints_are_found_at_any_depth_up_to_a_limit(tmp_path: Path) -> None:
@@ -102,10 +105,72 @@ def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> 
     assert problem["location"].endswith("/torn")
 
 
+def owner(location: str, dag_id: str = "dag", at_ms: int = 1, task_id: str = "run") -> Owner:
+    return Owner(dag_id, task_id, f"run at {at_ms}", -1, location, at_ms)
+
+
+def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_path: Path) -> None:
+    live.commit(0)
+    owners = [owner(live.location), owner(f"{tmp_path}/never-started"), owner("relative")]
+
+    listing = all_queries([], owners)
+
+    (query,) = listing["queries"]
+    assert (query["checkpoint_location"], query["owners"][0]["dag_id"]) == (live.location, "dag")
+    assert listing["problems"] == []
+    assert find_one([], owners, live.location).location == live.location
+    for nobodys in (f"{tmp_path}/never-started", f"{tmp_path}/other", "relative"):
+        with pytest.raises(NotBelowRootsError):
+            find_one([], owners, nobodys)
+
+
+def test_each_query_is_there_once_with_its_newest_owners(live: LiveCheckpoint) -> None:
+    live.commit(0)
+    owners = [
+        owner(f"{live.location}/", at_ms=1),
+        owner(f"file://{live.location}", at_ms=3),
+        owner(live.location, "other", at_ms=2),
+    ]
+
+    (query,) = known_queries([live.location], owners)
+
+    assert [(each.dag_id, each.started_at_ms) for each in query.owners] == [
+        ("dag", 3),
+        ("other", 2),
+    ]
+
+
+def test_the_link_of_a_task_finds_its_query_with_the_connection() -> None:
+    owners = [owner("s3://lake@bucket/orders")]
+
+    def opened(location: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            there = SimpleNamespace(exists=lambda: True)
+            patch.setattr(KnownQuery, "open", lambda query: there)
+            return find_one([], owners, location).location
+
+    assert opened("s3://bucket/orders") == "s3://lake@bucket/orders"
+    assert opened("s3://lake@bucket/orders") == "s3://lake@bucket/orders"
+    with pytest.raises(NotBelowRootsError):
+        opened("s3://admin@bucket/orders")
+
+
+def test_one_broken_connection_darkens_one_row(live: LiveCheckpoint) -> None:
+    live.commit(0)
+    owners = [owner("s3://no_such_conn@bucket/orders", "broken"), owner(live.location)]
+
+    listing = all_queries([], owners)
+
+    assert [each["checkpoint_location"] for each in listing["queries"]] == [live.location]
+    (dark,) = [row for row in rows_of(listing) if row["state"] == "UNREADABLE"]
+    assert dark["owners"][0]["dag_id"] == "broken"
+    assert "no_such_conn" in dark["error"]
+
+
 def test_a_checkpoint_of_spark_itself_is_shown(tmp_path: Path, live: LiveCheckpoint) -> None:
     live.commit(0, 1)
 
-    details = query_details([Root(live.location)], live.location)
+    details = query_details(KnownQuery(live.location), with_records=True)
 
     assert (details["state"], details["epoch"]) == ("UNKNOWN", 1)
     assert [epoch["offsets"] for epoch in details["epochs"]] == [({"0": 20},), ({"0": 10},)]

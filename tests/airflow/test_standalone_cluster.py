@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.checkpoint.query_state import QueryState
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.spark_cluster import SparkCluster
 from tests.sink_files import committed
 

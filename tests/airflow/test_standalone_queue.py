@@ -17,7 +17,7 @@ from airflow_provider_continuous.deploy.managers.contract import ask
 from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.spark

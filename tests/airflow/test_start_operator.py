@@ -65,6 +65,8 @@ def test_it_starts_a_query(
     assert result["checkpoint_location"] == spec["checkpoint_location"]
     assert isinstance(result["epoch"], int)
     assert len(submitted) == 1
+    told = {"checkpoint_location": spec["checkpoint_location"]}
+    assert context["ti"].pushed == {"continuous_query": told}
 
 
 def test_it_waits_for_an_epoch(start: Start, context: Any) -> None:

@@ -20,7 +20,7 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError, Submit
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

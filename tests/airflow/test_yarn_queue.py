@@ -15,7 +15,7 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError, Submit
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
 from airflow_provider_continuous.tasks import killing
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.manager_stand_in import StandIn, standing_in
 
 APPLICATION = "application_1700000000000_0007"

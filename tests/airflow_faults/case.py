@@ -11,7 +11,7 @@ from functools import partial
 import psutil
 
 from engine.errors import ContinuousError
-from local_airflow.rest import AirflowApiError, wait_for
+from scripts.local_airflow.rest import AirflowApiError, wait_for
 from tests.airflow_faults.query import AFTER_GATE, Query
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import Run, World

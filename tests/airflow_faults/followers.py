@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S

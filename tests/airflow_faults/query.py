@@ -10,7 +10,7 @@ import psutil
 
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.stand_in import BEFORE_GATE
 
 WAIT_S = 300.0

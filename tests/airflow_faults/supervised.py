@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from engine.checkpoint.checkpoint import CheckpointStatus
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S, started_by
 from tests.airflow_faults.triggerers import triggerer_away

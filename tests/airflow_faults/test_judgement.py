@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario, judge
 from tests.airflow_faults.query import Query
 from tests.airflow_faults.result import Outcome, summary, table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_continuous.deploy.driver_log import tail
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S
 from tests.airflow_faults.world import HEARTBEAT_S, Run

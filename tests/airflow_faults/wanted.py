@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import psutil
 
-from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.query_state import QueryState
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.stand_in import BEFORE_GATE
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.airflow_faults.case import Case, Scenario
 from tests.airflow_faults.query import WAIT_S, started_by
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from local_airflow.processes import AirflowProcesses
-from local_airflow.rest import AirflowClient, wait_for
+from scripts.local_airflow.processes import AirflowProcesses
+from scripts.local_airflow.rest import AirflowClient, wait_for
 from tests.airflow_faults.query import WAIT_S
 
 _HERE = Path(__file__).parent

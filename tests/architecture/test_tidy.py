@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    "engine", "airflow_provider_continuous", "local_airflow", "dags", "scripts",
+    "engine", "airflow_provider_continuous", "dags", "scripts",
     "tests", "bench", "docs",
 )  # fmt: skip
 LINES_MAX = 500

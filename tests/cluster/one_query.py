@@ -9,9 +9,9 @@ import psutil
 
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.rest import wait_for
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from scripts.local_airflow.rest import wait_for
 from tests.sink_files import committed
 
 WAIT_S = 300.0

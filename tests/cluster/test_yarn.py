@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.notes import Notes
-from airflow_provider_continuous.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_yarn import OnYarn
 from tests.cluster.one_query import WAIT_S
 from tests.servers.hadoop import Hadoop

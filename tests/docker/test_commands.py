@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from local_airflow.rest import AirflowClient, wait_for
+from scripts.local_airflow.rest import AirflowClient, wait_for
 from tests.docker.without_docker import DOCKER, Stack, compose, is_database, runs_here, services
 from tests.servers import postgresql
 from tests.servers.postgresql import DatabaseOfCommand

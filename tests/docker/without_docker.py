@@ -25,7 +25,7 @@ import yaml
 
 from airflow_provider_continuous.deploy.driver_log import tail
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

@@ -24,7 +24,7 @@ import pytest
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.checkpoint.query_state import QueryState
 from engine.spark.java import find_java, use_java
-from local_airflow.rest import wait_for
+from scripts.local_airflow.rest import wait_for
 from tests.first_query import first_query, without_activation
 
 pytestmark = pytest.mark.system

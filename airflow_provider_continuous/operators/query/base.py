@@ -30,6 +30,7 @@ from airflow_provider_continuous.tasks.killing import (
     TaskIdentity,
 )
 from airflow_provider_continuous.tasks.memory import TaskMemory
+from airflow_provider_continuous.tasks.query_note import tell_query
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
@@ -85,6 +86,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         """
         location = str(document["checkpoint_location"])
         users(context, location, self.storage_conn_id).enter()
+        tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
         if submitted is not None:
             run = self._started_run(submitted, document, hook, deadline, context, on_running)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_airflow.rest import AirflowClient, wait_for
+from scripts.local_airflow.rest import AirflowClient, wait_for
 
 RUN_S = 240.0
 

@@ -10,7 +10,7 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
-from local_airflow.rest import AirflowClient
+from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

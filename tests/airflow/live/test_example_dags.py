@@ -14,7 +14,7 @@ import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
-from local_airflow.rest import AirflowClient, wait_for
+from scripts.local_airflow.rest import AirflowClient, wait_for
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.spark_cluster import SparkCluster

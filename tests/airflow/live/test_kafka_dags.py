@@ -25,8 +25,8 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.errors import SourceError
-from local_airflow.processes import AirflowProcesses
-from local_airflow.rest import wait_for
+from scripts.local_airflow.processes import AirflowProcesses
+from scripts.local_airflow.rest import wait_for
 from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.pages import Page

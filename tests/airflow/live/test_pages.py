@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
 
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
-from local_airflow.rest import AirflowClient
+from scripts.local_airflow.processes import AirflowProcesses
+from scripts.local_airflow.rest import AirflowClient
+from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
 NASTY = "<script>alert('orders')</script>"
@@ -69,7 +74,7 @@ def test_the_list_shows_the_query(user: httpx.Client, orders: LiveCheckpoint) ->
 
     assert page.status_code == 200
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-    for shown in ("orders-to-lake", "RUNNING", "1,234", "4.5", "http://driver:4040"):
+    for shown in ("orders-to-lake", "RUNNING", "1,234", "4.5"):
         assert shown in page.text
 
 
@@ -82,12 +87,69 @@ def test_the_list_is_json_too(user: httpx.Client, orders: LiveCheckpoint) -> Non
     assert listing["problems"] == []
 
 
+def test_a_query_of_a_task_is_there_by_itself(
+    airflow: AirflowClient, user: httpx.Client, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "below-no-root" / "checkpoint")
+    run = DagRun(airflow, "start_stand_in", checkpoint=location, epoch="1").succeeds()
+
+    (query,) = [
+        each
+        for each in user.get("/continuous/queries.json").json()["queries"]
+        if each["checkpoint_location"] == location
+    ]
+    (owner,) = query["owners"]
+    assert (owner["dag_id"], owner["task_id"], owner["run_id"]) == (
+        "start_stand_in",
+        "start",
+        run.run_id,
+    )
+    page = user.get("/continuous/query", params={"at": location})
+    assert f"/dags/start_stand_in/runs/{quote(run.run_id, safe='')}/tasks/start" in page.text
+    stopped = act(user, "stop", location)
+    assert stopped.status_code == 200, stopped.text
+    wait_until(lambda: Checkpoint(location).status().state is QueryState.STOPPED, "the stop")
+
+
+def test_who_may_not_edit_the_dag_does_not_act(
+    airflow_processes: AirflowProcesses, orders: LiveCheckpoint
+) -> None:
+    passwords = json.loads((airflow_processes.home / "passwords.json").read_text())
+    with httpx.Client(base_url=airflow_processes.address, trust_env=False) as viewer:
+        login = {"username": "viewer", "password": passwords["viewer"]}
+        token = viewer.post("/auth/token", json=login).json()["access_token"]
+        viewer.headers["Authorization"] = f"Bearer {token}"
+
+        page = viewer.get("/continuous/query", params={"at": orders.location})
+        refused = act(viewer, "drain", orders.location)
+
+    assert page.status_code == 200
+    assert 'id="actions"' not in page.text
+    assert refused.status_code == 403
+    assert orders.checkpoint.requests.pending("run-1") is None
+
+
+def test_a_stranger_with_a_browser_gets_to_the_login(
+    airflow: AirflowClient, orders: LiveCheckpoint
+) -> None:
+    with httpx.Client(base_url=airflow.address, trust_env=False) as stranger:
+        for page in ("/", "/query"):
+            answer = stranger.get(
+                f"/continuous{page}",
+                params={"at": orders.location},
+                headers={"Accept": "text/html"},
+            )
+            assert answer.status_code == 303
+            assert answer.headers["Location"].startswith("/auth/login?next=")
+
+
 def test_a_query_has_a_page_of_its_own(user: httpx.Client, orders: LiveCheckpoint) -> None:
     page = user.get("/continuous/query", params={"at": orders.location})
     data = user.get("/continuous/query.json", params={"at": orders.location}).json()
 
     assert page.status_code == 200
     assert "before-the-fix" in page.text
+    assert "http://driver:4040" in page.text
     assert [epoch["epoch"] for epoch in data["epochs"]] == [1, 0]
     assert data["pins"][0]["name"] == "before-the-fix"
 
@@ -134,6 +196,15 @@ def test_airflow_has_it_in_its_navigation(airflow: AirflowClient) -> None:
     (plugin,) = [plugin for plugin in plugins if plugin["name"] == "continuous"]
 
     assert [view["url_route"] for view in plugin["external_views"]] == ["continuous"]
+
+
+def act(user: httpx.Client, action: str, location: str, **asked: object) -> httpx.Response:
+    return user.post(
+        f"/continuous/act/{action}",
+        params={"at": location},
+        json=asked,
+        headers={"X-Continuous-Action": "1"},
+    )
 
 
 def _report(name: str, epoch: int) -> dict[str, object]:

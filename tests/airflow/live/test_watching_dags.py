@@ -8,7 +8,7 @@ import pytest
 
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
-from local_airflow.rest import AirflowClient
+from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live.dag_run import DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

@@ -1,4 +1,4 @@
-"""``python -m local_airflow up``: runs one until Ctrl-C, and prints its address and login."""
+"""``python -m scripts.local_airflow up``: runs one until Ctrl-C, prints its address and login."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
-from local_airflow.processes import USER, AirflowProcesses, StandaloneError
-from local_airflow.rest import AirflowApiError
+from scripts.local_airflow.processes import USER, AirflowProcesses, StandaloneError
+from scripts.local_airflow.rest import AirflowApiError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a local Airflow until Ctrl-C or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="local_airflow")
+    parser = argparse.ArgumentParser(prog="scripts.local_airflow")
     up = parser.add_subparsers(required=True).add_parser("up", help="run a local Airflow")
     up.add_argument("--home", type=Path, default=Path(".up/airflow"), help="Airflow's home")
     up.add_argument("--dags", type=Path, default=Path("dags"), help="the folder of the DAGs")

@@ -20,7 +20,7 @@ from types import TracebackType
 import psutil
 
 from airflow_provider_continuous.deploy.driver_log import tail
-from local_airflow.rest import AirflowClient, wait_for
+from scripts.local_airflow.rest import AirflowClient, wait_for
 
 COMPONENTS = {
     "api-server": ["api-server"],

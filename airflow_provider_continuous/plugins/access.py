@@ -1,0 +1,85 @@
+"""Who may see a query, and who may act on it: as Airflow's auth manager says about its DAGs.
+
+A query with owners, tasks that have started it, is seen by whoever may see one of their DAGs. Its
+records and its log are shown, and it is acted on, as the logs and the task instances of that DAG
+are. Of a query that only a root holds Airflow knows no DAG: it is seen by whoever may see Airflow's
+jobs, and everything else needs the right to edit all DAGs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    DagAccessEntity,
+    DagDetails,
+)
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import Depends
+
+from airflow_provider_continuous.view.known import KnownQuery
+
+
+class Viewer:
+    """A person whom Airflow has logged in."""
+
+    def __init__(self, user: Any) -> None:
+        self._user = user
+        self._manager = get_auth_manager()
+
+    @property
+    def name(self) -> str:
+        """For the log of a query that is asked to end."""
+        return str(self._user.get_name())
+
+    @property
+    def sees_roots(self) -> bool:
+        """Whether the person may see queries that no DAG owns, and the folders of all."""
+        return bool(self._manager.is_authorized_view(access_view=AccessView.JOBS, user=self._user))
+
+    def seen(self, queries: Iterable[KnownQuery]) -> list[KnownQuery]:
+        """Return those that the person may see."""
+        visible = self._manager.get_authorized_dag_ids(user=self._user)
+        jobs = self.sees_roots
+        return [
+            query
+            for query in queries
+            if (visible.intersection(o.dag_id for o in query.owners) if query.owners else jobs)
+        ]
+
+    def may_read_logs(self, query: KnownQuery) -> bool:
+        """Whether the person may read what the query's driver and its records say."""
+        return self._may(query, "GET", DagAccessEntity.TASK_LOGS)
+
+    def may_act(self, query: KnownQuery) -> bool:
+        """Whether the person may end the query, or change its checkpoint."""
+        return self._may(query, "PUT", DagAccessEntity.TASK_INSTANCE)
+
+    def _may(self, query: KnownQuery, method: Any, entity: DagAccessEntity) -> bool:
+        if not query.owners:
+            return self._manager.is_authorized_dag(method="PUT", user=self._user)
+        return any(
+            self._manager.is_authorized_dag(
+                method=method, access_entity=entity, details=_details(dag_id), user=self._user
+            )
+            for dag_id in {owner.dag_id for owner in query.owners}
+        )
+
+
+def viewer(user: Annotated[Any, Depends(get_user)]) -> Viewer:
+    """Return who asks; whom Airflow does not know gets 401."""
+    return Viewer(user)
+
+
+Person = Annotated[Viewer, Depends(viewer)]
+"""The parameter of a route that has one."""
+
+
+def _details(dag_id: str) -> DagDetails:
+    from airflow.models.dag import DagModel
+
+    team = getattr(DagModel, "get_team_name", None)  # Airflow 3.1 has no teams
+    return DagDetails(id=dag_id, **({"team_name": team(dag_id)} if team else {}))

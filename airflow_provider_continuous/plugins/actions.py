@@ -1,0 +1,163 @@
+"""What people may do to a query from its page: end it, keep epochs of it, clear up behind it.
+
+``POST /act/<action>?at=LOCATION`` with a JSON object. The header :data:`HEADER` must be there: a
+page of another site cannot send it without asking first, so nobody's login is abused. Where a
+browser says which site asks, it must be this one. Whoever may not act gets 403, whoever may not
+even see the query 404.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Header, HTTPException
+
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.plugins.access import Person, Viewer
+from airflow_provider_continuous.plugins.formats import size
+from airflow_provider_continuous.view.known import KnownQuery
+from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
+from engine.redaction.logs import redact
+from engine.sinks.reopen import recorded_sink
+
+log = logging.getLogger(__name__)
+
+HEADER = "X-Continuous-Action"
+
+Answer = dict[str, Any]
+Asked = dict[str, Any]
+
+
+def add_actions(
+    app: FastAPI,
+    visible: Callable[[Viewer, str], KnownQuery],
+) -> None:
+    """Add the route.
+
+    :param visible: finds a query that this person may see, or answers 404.
+    """
+
+    @app.post("/act/{action}")
+    def act(
+        action: str,
+        at: str,
+        person: Person,
+        asked: Annotated[Asked, Body()],
+        guard: Annotated[str | None, Header(alias=HEADER)] = None,
+        site: Annotated[str | None, Header(alias="Sec-Fetch-Site")] = None,
+    ) -> Answer:
+        if guard is None or site not in (None, "same-origin", "none"):
+            raise HTTPException(403, f"Another site has asked, or the header {HEADER} is missing.")
+        query = visible(person, at)
+        if not person.may_act(query):
+            raise HTTPException(403, "You may not edit the DAGs that own this query.")
+        if action not in _ACTIONS:
+            raise HTTPException(404, f"There is no action {action!r}.")
+        try:
+            answer = _ACTIONS[action](CheckpointHook(query.location), asked, person.name)
+        except ConcurrentRunError as error:
+            raise HTTPException(409, redact(str(error))) from None
+        except ConfigError as error:
+            raise HTTPException(400, redact(str(error))) from None
+        except ContinuousError as error:
+            raise HTTPException(502, redact(str(error))) from None
+        log.info("%s, by %s on %s: %s", action, person.name, query.location, answer["message"])
+        return answer
+
+
+def _drain(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    return _ask_to_end(hook, "drain", asked, by)
+
+
+def _stop(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    return _ask_to_end(hook, "stop", asked, by)
+
+
+def _ask_to_end(hook: CheckpointHook, what: Any, asked: Asked, by: str) -> Answer:
+    """Of the run that the person has seen, and of no later one."""
+    status = hook.status()
+    if not status.state.is_active:
+        raise HTTPException(409, f"No run holds the checkpoint: the query is {status.state}.")
+    if asked.get("run_id") not in (None, status.run_id):
+        raise HTTPException(409, "Another run has taken over meanwhile. Look again.")
+    hook.checkpoint.requests.ask(what, by=f"{by}, on Airflow's page", run_id=status.run_id)
+    ends = "finishes its open epochs and ends" if what == "drain" else "ends now"
+    return {"message": f"The query was asked to {what}: it {ends}."}
+
+
+def _pin(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    pin = hook.pin(str(asked.get("name") or ""), _whole(asked, "epoch"))
+    return {"message": f"Epoch {pin.epoch} is pinned as {pin.name}.", "pin": pin.to_dict()}
+
+
+def _unpin(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    name = str(asked.get("name") or "")
+    hook.unpin(name)
+    return {"message": f"The pin {name} is removed."}
+
+
+def _prune(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    keep = _whole(asked, "keep_epochs")
+    if keep is None:
+        raise ConfigError("keep_epochs is missing.", hint="Say how many epochs are to stay.")
+    report = hook.prune(keep, dry_run=_is_dry(asked))
+    verb = "would be removed" if report.dry_run else "were removed"
+    left = "" if report.kept_from is None else f" Epochs from {report.kept_from:,} on stay."
+    return {
+        "message": f"{report.removed_epochs:,} epochs, {report.removed_files:,} files, "
+        f"{size(report.removed_bytes)} {verb}.{left} Pins stay.",
+        "report": report.to_dict(),
+    }
+
+
+def _rewind(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
+    target = _whole(asked, "to_epoch")
+    if target is None:
+        raise ConfigError("to_epoch is missing.", hint="Say which epoch is to be the last one.")
+    if not _is_dry(asked):
+        report = hook.rewind(target)
+        return {
+            "message": f"Rewound from epoch {report.from_epoch:,} to {report.to_epoch:,}; the next "
+            f"start goes on at {report.to_epoch + 1:,}.",
+            "report": report.to_dict(),
+        }
+    status, epochs = hook.status(), hook.epochs()
+    if status.state.is_active:
+        raise HTTPException(409, f"The query is {status.state}: drain it first.")
+    if target not in epochs:
+        raise ConfigError(f"Epoch {target} is not there.", hint="Choose one of the list below.")
+    undone = [epoch for epoch in epochs if epoch > target]
+    pins = [pin.name for pin in hook.pins() if pin.epoch > target]
+    rows = "The sink takes their rows back."
+    if not hasattr(recorded_sink(hook.checkpoint), "rewind"):
+        rows = "The sink cannot take rows back from here: the rewind will be refused."
+    lost = f" The pins {', '.join(pins)} go with them." if pins else ""
+    return {
+        "message": f"{len(undone):,} epochs would be undone"
+        f"{f', {undone[0]:,} to {undone[-1]:,}' if undone else ''}. {rows}{lost}",
+        "report": {"to_epoch": target, "undone": len(undone), "pins": pins, "dry_run": True},
+    }
+
+
+_ACTIONS: dict[str, Callable[[CheckpointHook, Asked, str], Answer]] = {
+    "drain": _drain,
+    "stop": _stop,
+    "pin": _pin,
+    "unpin": _unpin,
+    "prune": _prune,
+    "rewind": _rewind,
+}
+
+
+def _whole(asked: Asked, name: str) -> int | None:
+    value = asked.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{name} is {value!r}, and not a whole number.")
+
+
+def _is_dry(asked: Asked) -> bool:
+    """Only who says so changes anything."""
+    return asked.get("dry_run") is not False

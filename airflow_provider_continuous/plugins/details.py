@@ -1,0 +1,91 @@
+"""The page of one query: all that its checkpoint tells, and what Airflow knows of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from airflow_provider_continuous.plugins.dead_letters import newest_letters
+from airflow_provider_continuous.plugins.driver_logs import log_tail
+from airflow_provider_continuous.plugins.partitions import partitions_of
+from airflow_provider_continuous.plugins.picture import picture_of
+from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, series_of
+from airflow_provider_continuous.view.known import KnownQuery
+from airflow_provider_continuous.view.overview import look_at
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.query_history import history
+from engine.errors import CheckpointError
+
+EPOCHS_SHOWN = 50
+
+
+def query_details(
+    query: KnownQuery, *, with_records: bool, window: str = SHOWN_FIRST
+) -> dict[str, Any]:
+    """Look at one query, with its last epochs, newest first, its pins, and its charts.
+
+    :param with_records: also its dead letters and its driver's log, which hold what it has read.
+    :param window: of the charts, one of :data:`~.series.WINDOWS`.
+    :raises CheckpointError: it cannot be read.
+    """
+    checkpoint = query.open()
+    reports = checkpoint.progress.read()
+    last: Mapping[str, Any] = reports[-1] if reports else {}
+    by_epoch = {report.get("batchId"): report for report in reports}
+    kept = checkpoint.epochs()
+    epochs = [_epoch(checkpoint, epoch, by_epoch.get(epoch, {})) for epoch in kept[-EPOCHS_SHOWN:]]
+    told: dict[str, Any] = {"letters": None, "log": None}
+    if with_records:
+        told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
+    return {
+        **look_at(checkpoint, query.location).to_dict(),
+        **told,
+        "owners": [asdict(owner) for owner in query.owners],
+        "kept_epochs": len(kept),
+        "epochs": list(reversed(epochs)),
+        "pins": [pin.to_dict() for pin in checkpoint.pins()],
+        "picture": picture_of(_fingerprint(checkpoint), last),
+        "partitions": partitions_of(last),
+        "window": window,
+        "series": series_of(history(checkpoint, round((time.time() - WINDOWS[window]) * 1000))),
+        "size": checkpoint_size(checkpoint),
+    }
+
+
+def checkpoint_size(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """Return ``{folder, files, bytes}`` of each part of a checkpoint that is not empty; of state,
+    whose folders are many, there is only what the reports tell."""
+    found = []
+    for folder in ("offsets", "commits", "prepared", "progress", "pins"):
+        files = checkpoint.storage.list(folder)
+        if files:
+            size = sum(file.size for file in files)
+            found.append({"folder": folder, "files": len(files), "bytes": size})
+    return found
+
+
+def _fingerprint(checkpoint: Checkpoint) -> Mapping[str, Any] | None:
+    try:
+        return read_fingerprint(checkpoint.storage)
+    except CheckpointError:
+        return None  # the picture is the least of what is wrong then
+
+
+def _epoch(checkpoint: Checkpoint, epoch: int, report: Mapping[str, Any]) -> dict[str, Any]:
+    latency = (report.get("latencyMs") or {}).get("readToWritten") or {}
+    return {
+        "epoch": epoch,
+        "committed_at_ms": checkpoint.committed_at_ms(epoch),
+        "rows": report.get("numInputRows"),
+        "rows_out": (report.get("sink") or {}).get("numOutputRows"),
+        "rows_per_second": report.get("inputRowsPerSecond"),
+        "latency_p50_ms": latency.get("p50"),
+        "latency_p99_ms": latency.get("p99"),
+        "open_ms": report.get("batchDuration"),
+        "commit_ms": (report.get("latencyMs") or {}).get("epochEndToCommitted"),
+        "bad_records": report.get("numBadRecords"),
+        "offsets": checkpoint.committed_offsets(epoch),
+    }

@@ -1,0 +1,122 @@
+"""A query's pipeline as boxes, from left to right: sources, stages that keep state, sink.
+
+What it is made of is told by the fingerprint that its last start has left in the checkpoint, and
+rows and times by the last progress report. Of a query that has only reports, those of Spark itself
+for example, there are boxes without steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.redaction.logs import redact
+
+STEP_CHARACTERS = 160
+
+
+def picture_of(
+    fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]
+) -> list[list[dict[str, Any]]]:
+    """Return the columns, each a list of boxes ``{kind, title, detail, steps, numbers}``.
+
+    ``numbers`` are triples of a label, a value that may be None, and its kind: ``count``, ``ms`` or
+    ``bytes``. Empty if neither is told.
+    """
+    sources = _sources(fingerprint, report)
+    columns = [
+        sources,
+        *([stage] for stage in _stages(fingerprint, report)),
+        _sink(fingerprint, report),
+    ]
+    return [column for column in columns if column]
+
+
+def _sources(
+    fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    told: Sequence[Mapping[str, Any]] = report.get("sources") or []
+    parts: Sequence[Mapping[str, Any]] = (fingerprint or {}).get("sources") or []
+    boxes = []
+    for number in range(max(len(told), len(parts))):
+        part = parts[number] if number < len(parts) else {}
+        seen = told[number] if number < len(told) else {}
+        boxes.append(
+            {
+                "kind": "source",
+                "title": part.get("format") or redact(str(seen.get("description", "source"))),
+                "detail": _where(part.get("options") or {}),
+                "steps": _steps(part.get("steps")),
+                "numbers": [
+                    ("rows", seen.get("numInputRows"), "count"),
+                    ("rows/s", seen.get("inputRowsPerSecond"), "count"),
+                    ("epoch open", report.get("batchDuration"), "ms"),
+                ],
+            }
+        )
+    return boxes
+
+
+def _stages(
+    fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    operators = list(report.get("stateOperators") or [])
+    boxes = []
+    for number, stage in enumerate((fingerprint or {}).get("stages") or []):
+        seen = operators[number] if number < len(operators) else {}
+        state = stage.get("state") or {}
+        boxes.append(
+            {
+                "kind": "keeps",
+                "title": seen.get("operatorName") or str(state.get("kind") or "state"),
+                "detail": "",
+                "steps": _steps([f"{name}: {_told(value)}" for name, value in state.items()])
+                + _steps(stage.get("steps")),
+                "numbers": [
+                    ("tasks", seen.get("numShufflePartitions"), "count"),
+                    ("rows kept", seen.get("numRowsTotal"), "count"),
+                    ("snapshot", seen.get("snapshotBytes"), "bytes"),
+                    ("late rows", seen.get("numRowsDroppedByWatermark"), "count"),
+                ],
+            }
+        )
+    return boxes
+
+
+def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    part = (fingerprint or {}).get("sink") or {}
+    seen = report.get("sink") or {}
+    if not part and not seen:
+        return []
+    duration = report.get("durationMs") or {}
+    return [
+        {
+            "kind": "sink",
+            "title": part.get("format") or redact(str(seen.get("description", "sink"))),
+            "detail": _where(part.get("options") or {}),
+            "steps": [],
+            "numbers": [
+                ("rows", seen.get("numOutputRows"), "count"),
+                ("commit", duration.get("commitSink"), "ms"),
+            ],
+        }
+    ]
+
+
+def _where(options: Mapping[str, Any]) -> str:
+    """What tells which data it is: the fingerprint has no other options, and no secrets."""
+    return redact(", ".join(f"{name} = {value}" for name, value in options.items()))
+
+
+def _told(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _steps(steps: Sequence[Any] | None) -> list[str]:
+    # Spark's own name for what a query calls nothing.
+    found = [
+        redact(str(step)).replace("__auto_generated_subquery_name.", "") for step in steps or []
+    ]
+    return [
+        step if len(step) <= STEP_CHARACTERS else f"{step[:STEP_CHARACTERS]}..." for step in found
+    ]

@@ -1,0 +1,63 @@
+// Asks the server to do something to the query; asks the person first where it cannot be undone.
+(function () {
+  const where = document.getElementById("actions");
+  if (!where) return;
+  const done = document.getElementById("done");
+  const sure = document.getElementById("sure");
+
+  async function ask(action, body) {
+    const answer = await fetch(`${where.dataset.actAt}${action}?at=${where.dataset.at}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Continuous-Action": "1" },
+      body: JSON.stringify(body),
+    });
+    const told = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(typeof told.detail === "string" ? told.detail : `the server answers ${answer.status}`);
+    return told;
+  }
+
+  function confirmed(text, yes) {
+    document.getElementById("sure-text").textContent = text;
+    document.getElementById("sure-yes").textContent = yes;
+    sure.returnValue = "no";
+    sure.showModal();
+    return new Promise((resolve) =>
+      sure.addEventListener("close", () => resolve(sure.returnValue === "yes"), { once: true }));
+  }
+
+  async function act(action, body, text, dry, label) {
+    done.classList.remove("error");
+    try {
+      if (dry) {
+        const told = await ask(action, { ...body, dry_run: true });
+        if (!(await confirmed(told.message, label))) return;
+        body = { ...body, dry_run: false };
+      } else if (text && !(await confirmed(text, label))) return;
+      done.textContent = (await ask(action, body)).message;
+      if (window.lookAgain) await window.lookAgain();
+    } catch (error) {
+      done.classList.add("error");
+      done.textContent = error.message;
+    }
+    done.scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest && event.target.closest("button[data-act]");
+    if (!button) return;
+    const { act: action, name, sure: text } = button.dataset;
+    const run = document.getElementById("run");
+    const body = name ? { name } : { run_id: run ? run.textContent : null };
+    act(action, body, text || `Remove the pin ${name}? Its epoch goes with the next pruning.`, false,
+      button.textContent.trim());
+  });
+  for (const form of where.querySelectorAll("form[data-act]"))
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const body = {};
+      for (const field of form.querySelectorAll("input"))
+        if (field.value !== "") body[field.name] = field.type === "number" ? Number(field.value) : field.value;
+      const label = form.dataset.act === "prune" ? "Prune" : "Rewind";
+      act(form.dataset.act, body, "", "dry" in form.dataset, label);
+    });
+})();

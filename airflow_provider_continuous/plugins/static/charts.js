@@ -1,0 +1,127 @@
+// Draws the numbers over time that the page holds as JSON, in small charts with one common cursor.
+(function () {
+  const place = document.getElementById("charts");
+  if (!place || !window.uPlot) return;
+  const COLOURS = ["--one", "--two", "--three", "--four", "--five"];
+  const count = (value) => value == null ? "–" : Math.abs(value) >= 10 || Number.isInteger(value)
+    ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+  const short = (value) => value == null ? "" : new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+  const seconds = (value) => value == null ? "–" : value >= 120 ? `${(value / 60).toFixed(1)} min` : `${value.toFixed(1)} s`;
+  const bytes = (value) => value == null ? "–" : `${short(value)}B`;
+
+  // title, how a value is told, and the lines: [label, values of the series].
+  const charts = (s) => [
+    ["Rows per second", count, [["in", s.rows_in], ["out", s.rows_out]]],
+    ["Records behind the source", count, [["behind", s.behind]]],
+    ["Watermark behind the clock", ms, [["behind", s.watermark_lag_ms]]],
+    ["Latency, read to written", ms, [["p50", s.p50_ms], ["p99", s.p99_ms]]],
+    ["An epoch is open for", ms, [["open", s.open_ms]]],
+    ["Commit, by step", ms, [["whole", s.commit_ms], ...Object.entries(s.steps_ms)]],
+    ["State", bytes, [["snapshot", s.state_bytes]]],
+    ["Rows in the state", count, [["rows", s.state_rows]]],
+    ["Bad and late records", count, [["bad", s.bad], ["late", s.late]]],
+  ];
+  const drawn = new Map();
+  let marks = [], isLong = false;
+
+  function colour(name) {
+    const probe = document.createElement("i");
+    probe.className = `probe ${name.slice(2)}`;
+    place.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  }
+
+  function restarts(chart) {
+    const { ctx, bbox } = chart;
+    ctx.save();
+    ctx.strokeStyle = colour("--mark");
+    ctx.setLineDash([4, 4]);
+    ctx.lineWidth = devicePixelRatio * 1.5;
+    for (const mark of marks) {
+      const x = chart.valToPos(mark.at_s, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
+    }
+    ctx.restore();
+  }
+
+  // Without a cursor the legend has the newest values.
+  function tellLast(chart) {
+    if (chart.cursor.idx == null) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
+  }
+
+  function options(title, tell, lines, width) {
+    const dim = colour("--dim"), line = colour("--line");
+    const axis = { stroke: dim, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    return {
+      width, height: 150, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      cursor: { sync: { key: "page" }, points: { size: 5 }, drag: { x: true, y: false } },
+      legend: { show: true, live: true },
+      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      axes: [{ ...axis, space: 90, size: 30, values: isLong ? "{MM}-{DD} {HH}:{mm}" : "{HH}:{mm}:{ss}" }, { ...axis, size: 52, values: (_, ticks) => ticks.map((each) => tell === count ? short(each) : tell(each)) }],
+      series: [
+        { label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss} UTC" },
+        ...lines.map(([label], index) => ({
+          label, stroke: colour(COLOURS[index % COLOURS.length]), width: 1.75, spanGaps: true,
+          points: { show: false }, value: (_, value) => tell(value),
+        })),
+      ],
+      hooks: { draw: [restarts], setCursor: [tellLast] },
+    };
+  }
+
+  function draw(anew) {
+    let s;
+    try { s = JSON.parse(document.getElementById("series").textContent); } catch (_) { return; }
+    marks = s.marks;
+    isLong = s.at_s.length > 1 && s.at_s[s.at_s.length - 1] - s.at_s[0] > 86_400;
+    if (anew) { for (const { figure, chart } of drawn.values()) { chart.destroy(); figure.remove(); } drawn.clear(); }
+    const span = s.at_s.length > 1 ? s.at_s[s.at_s.length - 1] - s.at_s[0] : 0;
+    document.getElementById("span").textContent = s.at_s.length ? `${seconds(span)}` : "";
+    const shown = charts(s).map(([title, tell, lines]) => [title, tell, lines.filter(([, values]) => values.some((each) => each != null))])
+      .filter(([, , lines]) => lines.length && s.at_s.length > 1);
+    if (!shown.length) {
+      place.textContent = "There is nothing to draw before two epochs are committed.";
+      place.classList.add("nothing");
+      return;
+    }
+    if (place.classList.contains("nothing")) { place.classList.remove("nothing"); place.textContent = ""; }
+    for (const [title, tell, lines] of shown) {
+      const data = [s.at_s, ...lines.map(([, values]) => values)];
+      const known = drawn.get(title);
+      const last = lines.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
+      if (known && known.lines === lines.length) {
+        known.chart.setData(data);
+        tellLast(known.chart);
+        known.told.setAttribute("aria-label", `${title}. Now: ${last}.`);
+        continue;
+      }
+      if (known) { known.chart.destroy(); known.figure.remove(); }
+      const figure = document.createElement("figure"), caption = document.createElement("figcaption"), told = document.createElement("div");
+      caption.textContent = title;
+      told.setAttribute("role", "img");
+      told.setAttribute("aria-label", `${title}. Now: ${last}.`);
+      figure.className = "card chart";
+      figure.append(caption, told);
+      place.append(figure);
+      const chart = new uPlot(options(title, tell, lines, told.clientWidth), data, told);
+      chart.setLegend({ idx: s.at_s.length - 1 }, false);
+      drawn.set(title, { chart, figure, told, lines: lines.length });
+    }
+  }
+
+  draw();
+  document.addEventListener("looked", () => draw());
+  const again = () => draw(true);
+  document.addEventListener("theme", again);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  let width = place.clientWidth;
+  new ResizeObserver(() => {
+    if (place.clientWidth === width) return;
+    width = place.clientWidth;
+    for (const { chart, told } of drawn.values()) chart.setSize({ width: told.clientWidth, height: 150 });
+  }).observe(place);
+})();

@@ -1,0 +1,200 @@
+"""Who sees a query on the page, and who may do what to it, whatever Airflow's auth manager is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from airflow_provider_continuous.plugins import access, pages
+from airflow_provider_continuous.plugins.access import Viewer
+from airflow_provider_continuous.view.known import KnownQuery, Owner
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+HEADER = {"X-Continuous-Action": "1"}
+
+
+class Manager:
+    """Of a person who may see the DAG ``seen``, and edit the DAG ``edited`` besides."""
+
+    jobs = False
+    all_dags = False
+
+    def get_authorized_dag_ids(self, *, user: Any) -> set[str]:
+        return {"seen", "edited"}
+
+    def is_authorized_view(self, *, access_view: Any, user: Any) -> bool:
+        return self.jobs
+
+    def is_authorized_dag(
+        self, *, method: str, user: Any, access_entity: Any = None, details: Any = None
+    ) -> bool:
+        if details is None:
+            return self.all_dags
+        return details.id == "edited" or (method == "GET" and details.id == "seen")
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> Manager:
+    found = Manager()
+    monkeypatch.setattr(access, "get_auth_manager", lambda: found)
+    monkeypatch.setattr(access, "_details", lambda dag_id: SimpleNamespace(id=dag_id))
+    return found
+
+
+@pytest.fixture
+def viewer(manager: Manager) -> Viewer:
+    return Viewer(SimpleNamespace(get_name=lambda: "ann"))
+
+
+@pytest.fixture
+def running(live: LiveCheckpoint) -> LiveCheckpoint:
+    live.hold()
+    live.commit(0, 1, 2, 3)
+    return live
+
+
+@pytest.fixture
+def client(viewer: Viewer) -> TestClient:
+    app = pages.create_app()
+    app.dependency_overrides[access.viewer] = lambda: viewer
+    return TestClient(app)
+
+
+def of(dag_id: str, location: str = "/data/orders") -> KnownQuery:
+    return KnownQuery(location, (Owner(dag_id, "run", "manual", -1, location, 0),))
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, running: LiveCheckpoint) -> Any:
+    """Makes the one query that of a DAG, or of none."""
+
+    def make(dag_id: str | None) -> None:
+        query = of(dag_id, running.location) if dag_id else KnownQuery(running.location)
+        monkeypatch.setattr(pages, "find_query", lambda location: query)
+
+    return make
+
+
+def test_the_dag_decides_who_sees_a_query(viewer: Viewer, manager: Manager) -> None:
+    unowned = KnownQuery("/data/lost")
+
+    assert viewer.seen([of("seen"), of("hidden"), unowned]) == [of("seen")]
+    manager.jobs = True
+    assert viewer.seen([of("hidden"), unowned]) == [unowned]
+
+
+def test_records_and_logs_are_those_of_the_dag(viewer: Viewer, manager: Manager) -> None:
+    assert viewer.may_read_logs(of("seen"))
+    assert not viewer.may_act(of("seen"))
+    assert viewer.may_act(of("edited"))
+    assert not viewer.may_act(KnownQuery("/data/lost"))
+    manager.all_dags = True
+    assert viewer.may_act(KnownQuery("/data/lost"))
+
+
+def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:
+    known("hidden")
+
+    for answer in (
+        client.get("/query.json", params={"at": "/x"}),
+        client.post("/act/stop", params={"at": "/x"}, json={}, headers=HEADER),
+    ):
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {**HEADER, "Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-origin"}]
+)
+def test_another_site_cannot_act(
+    client: TestClient, known: Any, running: LiveCheckpoint, headers: dict[str, str]
+) -> None:
+    known("edited")
+
+    answer = client.post("/act/stop", params={"at": "/x"}, json={}, headers=headers)
+
+    assert answer.status_code == 403
+    assert running.checkpoint.requests.pending("run-1") is None
+
+
+def act(client: TestClient, action: str, **asked: Any) -> Any:
+    return client.post(f"/act/{action}", params={"at": "/x"}, json=asked, headers=HEADER)
+
+
+@pytest.mark.parametrize("action", ["drain", "stop"])
+def test_a_query_is_asked_to_end(
+    client: TestClient, known: Any, running: LiveCheckpoint, action: str
+) -> None:
+    known("seen")
+    assert act(client, action).status_code == 403
+    known("edited")
+
+    assert act(client, action, run_id="run-0").status_code == 409
+    assert running.checkpoint.requests.pending("run-1") is None
+    assert act(client, action, run_id="run-1").status_code == 200
+    assert running.checkpoint.requests.pending("run-1") == action
+    running.end(QueryState.STOPPED)
+    assert act(client, action).status_code == 409
+
+
+def test_epochs_are_pinned_and_pruned(
+    client: TestClient, known: Any, running: LiveCheckpoint
+) -> None:
+    known("edited")
+
+    assert act(client, "pin", name="kept", epoch=0).status_code == 200
+    assert act(client, "pin", name="../nasty", epoch=0).status_code == 400
+    assert act(client, "pin", name="kept", epoch="0").status_code == 400
+    dry = act(client, "prune", keep_epochs=2).json()
+    assert (dry["report"]["dry_run"], dry["report"]["removed_epochs"]) == (True, 2)
+    assert running.checkpoint.epochs() == [0, 1, 2, 3]
+    assert act(client, "prune", keep_epochs=2, dry_run=False).status_code == 200
+    assert running.checkpoint.epochs() == [2, 3]
+    assert act(client, "prune", keep_epochs=1).status_code == 400
+    assert act(client, "unpin", name="kept").status_code == 200
+    assert running.checkpoint.pins() == []
+    assert act(client, "explode").status_code == 404
+
+
+def test_a_rewind_tells_first_what_it_undoes(
+    client: TestClient, known: Any, running: LiveCheckpoint
+) -> None:
+    known("edited")
+    assert act(client, "rewind", to_epoch=1).status_code == 409
+    running.end(QueryState.STOPPED)
+
+    told = act(client, "rewind", to_epoch=1).json()
+
+    assert told["message"].startswith("2 epochs would be undone, 2 to 3. The sink cannot")
+    assert running.checkpoint.epochs() == [0, 1, 2, 3]
+    # Nobody knows the sink of this checkpoint: so it is refused.
+    assert act(client, "rewind", to_epoch=1, dry_run=False).status_code == 400
+    assert act(client, "rewind", to_epoch=9).status_code == 400
+
+
+def test_a_log_is_shown_only_from_where_logs_are(tmp_path: Path, running: LiveCheckpoint) -> None:
+    from airflow_provider_continuous.deploy.contract import Handle
+    from airflow_provider_continuous.deploy.notes import Notes
+    from airflow_provider_continuous.plugins.driver_logs import log_tail
+
+    own = Path(f"{running.location}.logs")
+    own.mkdir()
+    (own / "query.log").write_text("epoch 7 password=hunter2\n")
+    (tmp_path / "secret.log").write_text("nobody's business\n")
+    (own / "link.log").symlink_to(tmp_path / "secret.log")
+    assert log_tail(running.checkpoint) is None
+
+    shown = []
+    for number, log in enumerate((own / "query.log", tmp_path / "secret.log", own / "link.log")):
+        assert Notes(running.checkpoint.storage).take(
+            Handle("local", "continuous-1", number, log=str(log), host="here")
+        )
+        told = log_tail(running.checkpoint)
+        assert told is not None
+        shown.append(told["text"])
+
+    assert shown == ["epoch 7 password=***", "", ""]

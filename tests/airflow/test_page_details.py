@@ -1,0 +1,115 @@
+"""What the page of a query is drawn from: progress reports, the fingerprint, dead letters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_continuous.plugins.dead_letters import newest_letters
+from airflow_provider_continuous.plugins.partitions import partitions_of
+from airflow_provider_continuous.plugins.picture import picture_of
+from airflow_provider_continuous.plugins.series import series_of
+from engine.history.folding import History, Mark
+from engine.history.measures import measured
+from engine.history.view import view
+
+
+def report(epoch: int, **more: Any) -> dict[str, Any]:
+    source = {
+        "startOffset": '{"t":{"0":10,"1":10}}',
+        "endOffset": '{"t":{"0":30,"1":12}}',
+        "latestOffset": '{"t":{"0":31,"1":99}}',
+        "lag": '{"t":{"0":1,"1":87}}',
+        "numInputRows": 22,
+    }
+    return {
+        "runId": "a",
+        "batchId": epoch,
+        "timestamp": f"2026-01-01T00:00:{epoch:02}.000Z",
+        "batchDuration": 2000,
+        "inputRowsPerSecond": 11.0,
+        "durationMs": {"commitSink": 5, "triggerExecution": 9},
+        "sources": [source],
+        "sink": {"description": "noop", "numOutputRows": 4},
+        **more,
+    }
+
+
+def measured_twice() -> History:
+    found = History()
+    found.marks.append(Mark(1767225602500, "restarted", "the broker has gone"))
+    found.add(measured(report(0)))
+    found.add(measured(report(1, latencyMs={"readToWritten": {"p50": 3, "p99": 3, "max": 3}})))
+    return found
+
+
+def test_numbers_over_time() -> None:
+    kept = measured_twice()
+
+    series = series_of(view(list(kept.points()), kept.marks))
+
+    assert series["at_s"] == [1767225603.0, 1767225604.0]
+    assert (series["rows_in"], series["rows_out"]) == ((11.0, 11.0), (2.0, 2.0))
+    assert (series["behind"], series["p99_ms"][0]) == ((88, 88), None)
+    assert series["steps_ms"] == {"commitSink": (5.0, 5.0)}
+    assert series["state_bytes"] == (None, None)
+
+
+def test_a_restart_is_told_with_its_reason() -> None:
+    kept = measured_twice()
+
+    (mark,) = series_of(view(list(kept.points()), kept.marks))["marks"]
+
+    assert (mark["at_s"], mark["kind"]) == (1767225602.5, "restarted")
+    assert mark["reason"] == "the broker has gone"
+
+
+def test_the_partition_that_is_furthest_behind_comes_first() -> None:
+    slow, fast = partitions_of(report(0))
+
+    assert (slow["partition"], slow["behind"], slow["rows_per_second"]) == ("t/1", 87, 1.0)
+    assert (fast["partition"], fast["rows"], fast["end"]) == ("t/0", 20, 31)
+    rate = {"endOffset": '{"0":{"value":7,"runTimeMs":1795561226993}}'}
+    cut = {"endOffset": '{"t":{"0":30,...'}
+    assert partitions_of({"sources": [rate, cut]}) == []
+
+
+def test_a_picture_needs_a_fingerprint_or_a_report() -> None:
+    fingerprint = {
+        "sources": [{"format": "kafka", "options": {"subscribe": "t"}, "steps": ["Filter a"]}],
+        "stages": [{"state": {"operation": "GroupRows", "keys": ["k", "l"]}, "steps": []}],
+        "sink": {"format": "delta", "options": {}},
+    }
+
+    boxes = [box for column in picture_of(fingerprint, report(0)) for box in column]
+
+    assert [box["title"] for box in boxes] == ["kafka", "state", "delta"]
+    assert boxes[0]["steps"] == ["Filter a"]
+    assert boxes[1]["steps"] == ["operation: GroupRows", "keys: k, l"]
+    assert [box["title"] for column in picture_of(None, report(0)) for box in column] == [
+        "source",
+        "noop",
+    ]
+    assert picture_of(None, {}) == []
+
+
+def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    for epoch in (0, 1):
+        letter = {"epoch": epoch, "error": "password=x", "record": "7", "partition": 0}
+        name = f"part-{epoch}.json"
+        (tmp_path / name).write_text(json.dumps(letter) + "\n")
+        entry = {"path": f"file://{tmp_path}/{name}", "size": 1, "isDir": False}
+        (log / str(epoch)).write_text(f"v1\n{json.dumps(entry)}")
+
+    told = newest_letters({"sink": {"description": f"noop, dead letters: json[{tmp_path}]"}})
+
+    assert told is not None
+    assert [letter["epoch"] for letter in told["letters"]] == [1, 0]
+    assert told["letters"][0]["error"] == "password=***"
+    assert newest_letters(report(0)) is None
+    nowhere = newest_letters({"sink": {"description": "noop, dead letters: json[/no/such]"}})
+    assert nowhere is not None
+    assert nowhere["letters"] == []
