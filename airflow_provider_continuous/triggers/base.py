@@ -159,9 +159,12 @@ class CheckpointTrigger(BaseTrigger):
         return event
 
     def wait_for(self, seconds: float) -> Event | None:
-        """Wait in this thread, but no longer than this; return the event that ends the wait."""
+        """Wait in this thread, but no longer than this; return the event that ends the wait.
+
+        A look that has begun is waited for, for :data:`LAST_LOOK_S` if storage hangs.
+        """
         never, until = threading.Event(), time.monotonic() + seconds
-        while (event := self.look_in_time(until - time.monotonic())) is None:
+        while (event := self.look_in_time(max(until - time.monotonic(), LAST_LOOK_S))) is None:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return None

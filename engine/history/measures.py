@@ -151,8 +151,9 @@ def _lag(sources: Any) -> int | None:
     is that of the partition which is the farthest behind."""
     total: int | None = None
     for source in sources:
-        metrics = source.get("metrics") or {}
-        behind = metrics.get("sumOffsetsBehindLatest", metrics.get("maxOffsetsBehindLatest"))
+        behind = source.get("lagTotal")
+        if behind is None:
+            behind = (source.get("metrics") or {}).get("maxOffsetsBehindLatest")
         if behind is not None:
             total = _sum(total, round(float(behind)))
     return total

@@ -149,10 +149,10 @@ def test_a_query_is_a_run_of_its_own(
     live.checkpoint.progress.write([{"name": "orders", "sink": {"numOutputRows": 7}}])
     trigger = QueryEndedTrigger(live.location, run_id)
 
-    assert trigger.observe() is None
+    assert trigger.look_in_time() is None
     live.end(QueryState.FAILED, "token=hunter2 is too old")
     for _ in range(3):
-        assert trigger.observe() is not None
+        assert trigger.look_in_time() is not None
 
     text = written.read_text()
     running, failed = (json.loads(line) for line in text.splitlines())

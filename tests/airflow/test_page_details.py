@@ -21,6 +21,7 @@ def report(epoch: int, **more: Any) -> dict[str, Any]:
         "endOffset": '{"t":{"0":30,"1":12}}',
         "latestOffset": '{"t":{"0":31,"1":99}}',
         "lag": '{"t":{"0":1,"1":87}}',
+        "lagTotal": 88,
         "numInputRows": 22,
     }
     return {
@@ -28,6 +29,7 @@ def report(epoch: int, **more: Any) -> dict[str, Any]:
         "batchId": epoch,
         "timestamp": f"2026-01-01T00:00:{epoch:02}.000Z",
         "batchDuration": 2000,
+        "numInputRows": 22,
         "inputRowsPerSecond": 11.0,
         "durationMs": {"commitSink": 5, "triggerExecution": 9},
         "sources": [source],
@@ -40,7 +42,17 @@ def measured_twice() -> History:
     found = History()
     found.marks.append(Mark(1767225602500, "restarted", "the broker has gone"))
     found.add(measured(report(0)))
-    found.add(measured(report(1, latencyMs={"readToWritten": {"p50": 3, "p99": 3, "max": 3}})))
+    found.add(
+        measured(
+            report(
+                1,
+                latencyMs={
+                    "epochEndToCommitted": 0,
+                    "readToWritten": {"p50": 3, "p99": 3, "max": 3},
+                },
+            )
+        )
+    )
     return found
 
 
