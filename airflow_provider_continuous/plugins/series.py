@@ -28,6 +28,7 @@ _CHARTS: Final = {
     "late": "late_records",
 }
 _STEP: Final = "step."
+_WHOLE: Final = "step.triggerExecution"
 
 
 def series_of(history: HistoryView) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def series_of(history: HistoryView) -> dict[str, Any]:
         "steps_ms": {
             name.removeprefix(_STEP): each.values
             for name, each in series.items()
-            if name.startswith(_STEP)
+            if name.startswith(_STEP) and name != _WHOLE
         },
         "marks": [{**asdict(mark), "at_s": mark.at_ms / 1000} for mark in history.marks],
     }
