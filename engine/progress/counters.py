@@ -22,7 +22,8 @@ class EpochCounters:
     :param late_rows: rows that were behind the watermark, by the name of the stage.
     :param state_rows: how many rows each stage that keeps state has behind the epoch, by its name.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
-        for the next one, weighted by rows.
+        for the next one, weighted by rows; without those that a watermark has closed in an epoch in
+        which nothing was read.
     """
 
     rows_read: int = 0

@@ -354,17 +354,19 @@ class _Task:
                 intake.fill(epoch)
             yield batch
             counters.rows_written += batch.num_rows
-            counters.read_to_written.record(
-                (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
-            )
+            if arrivals.last_ns is not None:
+                counters.read_to_written.record(
+                    (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
+                )
 
 
 class _Arrivals:
-    """Remembers when it has returned a batch for the last time."""
+    """Remembers when it has returned a batch for the last time; None: there was none, and rows of
+    this epoch are what a watermark has closed."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], memory: MemoryLimit) -> None:
         self._batches, self._memory = batches, memory
-        self.last_ns = 0
+        self.last_ns: int | None = None
 
     def __iter__(self) -> _Arrivals:
         return self

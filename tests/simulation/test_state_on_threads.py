@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import re
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_a_stage_behind_a_join_waits_for_rows_that_the_join_holds_back(story: Co
     state = committed_state(story.checkpoint)
     (rows,) = tables_of(story.checkpoint, state, 1).values()
     assert rows.num_rows == len(counted(120, 2)) - len(story.sink.last())
+
+
+def test_rows_that_a_watermark_closes_wait_no_longer_than_the_query_has_run(
+    story: CountStory,
+) -> None:
+    """Also where nothing is read in the epoch that closes them."""
+    began_s = time.monotonic()
+    query = story.start(reducers=4)
+    for _ in range(5):
+        story.grow(query, 20)
+        story.await_counts(query)
+    reports = query.recentProgress
+    assert query.drain(WAIT_S)
+    longest_ms = max((each["latencyMs"]["readToWritten"] or {}).get("max", 0) for each in reports)
+    assert longest_ms <= (time.monotonic() - began_s) * 1000
 
 
 def test_update_tells_what_has_changed_at_once(story: CountStory) -> None:
