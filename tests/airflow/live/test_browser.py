@@ -9,9 +9,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -19,6 +21,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
+from engine.history.folding import History, Mark
+from engine.history.measures import measured
+from engine.history.stored import Packer, StoredHistory
 from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -67,6 +72,7 @@ def orders(root: Path) -> LiveCheckpoint:
     query.commit(*range(60))
     query.checkpoint.pin("before-the-fix", 7)
     query.checkpoint.progress.write([report(epoch) for epoch in range(60)])
+    query.checkpoint.history.write(history_of(range(60)))
     write_fingerprint(
         query.checkpoint.storage,
         {
@@ -133,13 +139,16 @@ def page(context: BrowserContext, airflow: AirflowClient, root: Path) -> Callabl
     return opened
 
 
+BEGAN_S: Final = round(time.time()) - 61 * 20
+
+
 def report(epoch: int) -> dict[str, Any]:
-    ended = f"2026-11-24T12:{epoch:02}:00.000Z"
+    started = datetime.fromtimestamp(BEGAN_S + epoch * 20, timezone.utc)
     return {
         "runId": "run-1",
         "batchId": epoch,
         "name": "orders-to-lake",
-        "timestamp": ended,
+        "timestamp": started.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
         "batchDuration": 1000,
         "numInputRows": 1200 + epoch,
         "inputRowsPerSecond": 1200.0 + epoch,
@@ -151,17 +160,30 @@ def report(epoch: int) -> dict[str, Any]:
                 "endOffset": json.dumps({"orders": {"0": epoch * 10 + 10, "1": epoch * 20 + 20}}),
                 "latestOffset": json.dumps({"orders": {"0": 700, "1": 1900}}),
                 "lag": json.dumps({"orders": {"0": 100, "1": 700}}),
+                "lagTotal": 800,
                 "numInputRows": 1200,
                 "inputRowsPerSecond": 1200.0,
             }
         ],
         "stateOperators": [{"operatorName": "group", "numRowsTotal": 5, "snapshotBytes": 9000}],
         "sink": {"description": "delta", "numOutputRows": 600},
-        "latencyMs": {"readToWritten": {"p50": 2.5, "p99": 4.5}, "epochEndToCommitted": 14},
+        "latencyMs": {
+            "readToWritten": {"p50": 2.5, "p99": 4.5, "max": 9.5},
+            "epochEndToCommitted": 14,
+        },
         "numBadRecords": 1 if epoch == 30 else 0,
         "restarts": 1 if epoch > 40 else 0,
         "lastError": "a worker was killed" if epoch > 40 else None,
     }
+
+
+def history_of(epochs: Iterable[int]) -> bytes:
+    kept = StoredHistory(History(), ("run-1", max(epochs)))
+    for epoch in epochs:
+        kept.history.add(measured(report(epoch)))
+    at_ms = (BEGAN_S + 41 * 20) * 1000
+    kept.history.marks.append(Mark(at_ms, "restarted", "a worker was killed"))
+    return Packer().within_budget(kept.blocks, lambda: False)
 
 
 def accessible(page: Page) -> None:
@@ -210,7 +232,7 @@ def test_everybody_can_use_the_page_of_a_query(
             "aria-label", re.compile(f"{title}. Now:")
         )
     expect(shown.locator("#partitions tbody tr").first).to_contain_text("orders/1 slowest")
-    expect(shown.locator("#restarts")).to_contain_text("a worker was killed")
+    expect(shown.locator("#marks")).to_contain_text("a worker was killed")
     expect(shown.locator("#pins")).to_contain_text("before-the-fix")
     accessible(shown)
 
