@@ -48,7 +48,13 @@ OLD = {
     },
 )
 def upgrade_with_roll_back() -> None:
-    old = StartContinuousQueryOperator(task_id="old", spec=OLD, wait_for=1, timeout=180)
+    old = StartContinuousQueryOperator(
+        task_id="old",
+        spec=OLD,
+        on_changed="adopt",  # in a later run it is the version of the run before
+        wait_for=1,
+        timeout=180,
+    )
     upgrade = UpgradeContinuousQueryOperator(
         task_id="upgrade",
         spec={**OLD, "sql": "{{ params.sql }}"},

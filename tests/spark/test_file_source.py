@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import UnsupportedQueryError
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 WAIT_S = 180
@@ -56,6 +57,8 @@ class Case:
         """:param puts: done one after the other, while the query runs."""
         writer = self.written(write_stream(self.rows(**options)))
         query = writer.trigger(continuous="20 milliseconds").start()
+        # Where there is nothing, all is processed before any task runs: then there is no epoch.
+        wait_until(lambda: query.status["state"] == "RUNNING", "its tasks run")
         query.processAllAvailable()
         for put in puts:
             put()
