@@ -29,6 +29,7 @@ class AirflowClient:
     def __init__(self, address: str, user: str, password: str, timeout_s: float = 30.0) -> None:
         self.address = address
         self._login = {"username": user, "password": password}
+        self._timeout_s = timeout_s
         self._http = httpx.Client(base_url=address, timeout=timeout_s, trust_env=False)
         self._token: str | None = None
 
@@ -175,8 +176,11 @@ class AirflowClient:
         return answer
 
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """Ask once, or several times what changes nothing: a busy machine takes long."""
-        for left in reversed(range(_TRIES if method == "GET" else 1)):
+        """Ask several times what changes nothing, else once, and wait as long for that: a busy
+        machine takes long, and the first of a kind makes the api-server import providers."""
+        tries = _TRIES if method == "GET" else 1
+        arguments.setdefault("timeout", self._timeout_s * _TRIES / tries)
+        for left in reversed(range(tries)):
             try:
                 return self._http.request(method, path, **arguments)
             except httpx.TransportError as error:
