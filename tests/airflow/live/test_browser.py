@@ -27,6 +27,7 @@ from engine.history.stored import Packer, StoredHistory
 from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 pytestmark = [
@@ -58,10 +59,22 @@ def root(airflow: AirflowClient, tmp_path_factory: pytest.TempPathFactory) -> It
     for name, where in roots.items():
         extra = json.dumps({"checkpoint-root": where})
         connection = {"connection_id": name, "conn_type": "continuous", "extra": extra}
-        airflow._call("POST", "/connections", json=connection)
+        _until_written(airflow, "POST", "/connections", (201, 409), json=connection)
     yield folder
     for name in roots:
-        airflow._call("DELETE", f"/connections/{name}", accept=(204,))
+        _until_written(airflow, "DELETE", f"/connections/{name}", (204, 404))
+
+
+def _until_written(
+    airflow: AirflowClient, method: str, path: str, accept: tuple[int, ...], **more: Any
+) -> None:
+    """Airflow on SQLite answers 500 to one of two who write at once, the other may be a task that
+    starts: then nothing was written."""
+
+    def written() -> bool:
+        return airflow._call(method, path, accept=(*accept, 500), **more).status_code in accept
+
+    wait_until(written, f"{method} {path}", 120)  # SQLite waits for half a minute itself
 
 
 @pytest.fixture(scope="module")
