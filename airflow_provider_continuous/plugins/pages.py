@@ -28,8 +28,8 @@ from airflow_provider_continuous.plugins import formats
 from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.actions import add_actions
 from airflow_provider_continuous.plugins.details import query_details
-from airflow_provider_continuous.plugins.listing import COLUMNS, Wanted, group_of, select
 from airflow_provider_continuous.plugins.queries import find_query, look_at_all, rows_of
+from airflow_provider_continuous.plugins.selecting import COLUMNS, Wanted, group_of, select
 from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError

@@ -10,8 +10,8 @@ from typing import Any
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.observing.listing import LISTING
-from airflow_provider_continuous.plugins.listing import rank
 from airflow_provider_continuous.plugins.owners import told_owners
+from airflow_provider_continuous.plugins.selecting import rank
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import Root
 from engine.redaction.logs import redact

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.storage.opening import open_storage
 from engine.errors import CheckpointError, ConfigError
 
@@ -49,21 +47,6 @@ class Root:
             return False
         path, top = inner[1].rstrip("/") + "/", outer[1].rstrip("/") + "/"
         return inner[0] == outer[0] and path.startswith(top)
-
-    def checkpoints(self) -> Iterator[str]:
-        """Find the checkpoints, in no order: folders with a query's metadata or logs.
-
-        :raises ContinuousError: the storage cannot be listed.
-        """
-        parsed = CheckpointLocation.parse(self.location)
-        try:
-            options = parsed.storage_options()
-        except Exception as error:  # of whichever provider has the connection
-            raise CheckpointError(f"{self.location} cannot be opened: {error}") from error
-        for folder in checkpoints_below(parsed.url, options):
-            found = f"{self.location.rstrip('/')}/{folder}".rstrip("/")
-            if self.holds(found):
-                yield found
 
 
 def open_location(location: str) -> Checkpoint:

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_continuous.observing import listing
+from airflow_provider_continuous.observing.listing import QueryListing
 from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.queries import all_queries, rows_of
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
-from engine.checkpoint import find
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -58,7 +59,7 @@ def test_a_link_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "root" / "link").symlink_to(tmp_path / "elsewhere")
     root = Root(str(tmp_path / "root"))
 
-    assert list(root.checkpoints()) == []
+    assert QueryListing().below([root]).queries == {}
     with pytest.raises(NotBelowRootsError):
         find_one([root], (), f"{root.location}/link/secret")
 
@@ -69,19 +70,22 @@ def test_checkpoints_are_found_at_any_depth_up_to_a_limit(tmp_path: Path) -> Non
     (tmp_path / "sales" / "eu" / "clicks" / "offsets" / "metadata").mkdir()
     (tmp_path / "empty").mkdir()
 
-    found = {path[len(str(tmp_path)) + 1 :] for path in Root(str(tmp_path)).checkpoints()}
+    found = QueryListing().below([Root(str(tmp_path))]).queries
 
-    assert found == {"orders", "sales/eu/clicks"}
+    assert {path[len(str(tmp_path)) + 1 :] for path in found} == {"orders", "sales/eu/clicks"}
 
 
 def test_a_huge_folder_is_not_walked_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find, "FOLDERS_MAX", 3)
+    monkeypatch.setattr(listing, "FOLDERS_MAX", 3)
     for number in range(10):
         LiveCheckpoint(tmp_path / str(number)).commit(0)
 
-    assert len(list(Root(str(tmp_path)).checkpoints())) == 2
+    found = QueryListing().below([Root(str(tmp_path))])
+
+    assert len(found.queries) == 2
+    assert found.errors == {str(tmp_path): "More than 3 folders are not looked into."}
 
 
 def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -98,10 +102,10 @@ def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> 
     (tmp_path / "torn" / "metadata").write_text("torn")
     (tmp_path / "torn" / "offsets").mkdir(exist_ok=True)
 
-    listing = all_queries([Root(str(tmp_path)), Root(str(tmp_path / "not-there-yet"))])
+    shown = all_queries([Root(str(tmp_path)), Root(str(tmp_path / "not-there-yet"))])
 
-    assert [query["name"] for query in listing["queries"]] == ["c", "b-runs", "a-stopped"]
-    (problem,) = listing["problems"]
+    assert [query["name"] for query in shown["queries"]] == ["c", "b-runs", "a-stopped"]
+    (problem,) = shown["problems"]
     assert problem["location"].endswith("/torn")
 
 
@@ -113,11 +117,11 @@ def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_pat
     live.commit(0)
     owners = [owner(live.location), owner(f"{tmp_path}/never-started"), owner("relative")]
 
-    listing = all_queries([], owners)
+    shown = all_queries([], owners)
 
-    (query,) = listing["queries"]
+    (query,) = shown["queries"]
     assert (query["checkpoint_location"], query["owners"][0]["dag_id"]) == (live.location, "dag")
-    assert listing["problems"] == []
+    assert shown["problems"] == []
     assert find_one([], owners, live.location).location == live.location
     for nobodys in (f"{tmp_path}/never-started", f"{tmp_path}/other", "relative"):
         with pytest.raises(NotBelowRootsError):
@@ -159,10 +163,10 @@ def test_one_broken_connection_darkens_one_row(live: LiveCheckpoint) -> None:
     live.commit(0)
     owners = [owner("s3://no_such_conn@bucket/orders", "broken"), owner(live.location)]
 
-    listing = all_queries([], owners)
+    shown = all_queries([], owners)
 
-    assert [each["checkpoint_location"] for each in listing["queries"]] == [live.location]
-    (dark,) = [row for row in rows_of(listing) if row["state"] == "UNREADABLE"]
+    assert [each["checkpoint_location"] for each in shown["queries"]] == [live.location]
+    (dark,) = [row for row in rows_of(shown) if row["state"] == "UNREADABLE"]
     assert dark["owners"][0]["dag_id"] == "broken"
     assert "no_such_conn" in dark["error"]
 

@@ -234,6 +234,17 @@ class CountStory:
             self.feed.add(min(step, records - done))
             wait_until(lambda: self.has_read_all or not query.isActive, "all is committed")
 
+    def bring_late(self, query: ContinuousQuery, records: int) -> None:
+        """Let the second of two partitions have all of its records behind a watermark that those of
+        the first have made."""
+        for partition in range(2):
+            with self.feed.changed:
+                self.feed.available[partition] = records
+                self.feed.changed.notify_all()
+            if partition == 0:
+                self.await_watermark(query)
+        query.processAllAvailable()
+
     @property
     def has_read_all(self) -> bool:
         """Whether all that is there is committed."""

@@ -171,14 +171,7 @@ def test_late_rows_are_counted_again_and_their_letters_are_not_written_again(
         on_late_record="dead-letter",
         dead_letter_path=str(letters),
     )
-    with story.feed.changed:  # the second partition is a minute behind
-        story.feed.available[0] = 70
-        story.feed.changed.notify_all()
-    story.await_watermark(query)
-    with story.feed.changed:
-        story.feed.available[1] = 70
-        story.feed.changed.notify_all()
-    query.processAllAvailable()
+    story.bring_late(query, 70)  # the second partition is a minute behind
     assert query.drain(WAIT_S)
     before, written = contents(story.folder), contents(letters)
     assert written

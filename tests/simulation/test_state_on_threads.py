@@ -186,14 +186,7 @@ def test_watermark_and_state_stand_in_the_logs(story: CountStory) -> None:
 def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
     story.feed.available[1] = 0
     query = story.start()
-    with story.feed.changed:  # the second partition is a minute behind
-        story.feed.available[0] = 70
-        story.feed.changed.notify_all()
-    story.await_watermark(query)
-    with story.feed.changed:
-        story.feed.available[1] = 70
-        story.feed.changed.notify_all()
-    query.processAllAvailable()
+    story.bring_late(query, 70)  # the second partition is a minute behind
     assert query.drain(WAIT_S)
     late = sum(
         operator["numRowsDroppedByWatermark"]

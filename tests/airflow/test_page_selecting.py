@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_continuous.plugins.listing import PAGE_SIZE, Wanted, group_of, rank, select
+from airflow_provider_continuous.plugins.selecting import PAGE_SIZE, Wanted, group_of, rank, select
 from engine.checkpoint.query_state import QueryState
 
 
