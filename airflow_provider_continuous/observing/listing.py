@@ -163,7 +163,8 @@ class _Search:
     def ask(self, location: str, look: Callable[[], _Found]) -> None:
         """Begin to look at a folder."""
         if self._folders >= self._folders_max:
-            self._found.errors[location] = (
+            above = location.rpartition("/")[0]  # told once, however many there are
+            self._found.errors[above] = (
                 f"More than {self._folders_max} folders are not looked into."
             )
             return
