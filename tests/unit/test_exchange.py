@@ -146,12 +146,13 @@ def test_a_large_batch_travels_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyP
 def test_there_are_as_many_open_files_as_a_task_needs_for_the_others(ends: Ends) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (700, limits[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, limits[1]))
+        ends.receiver(A)
+        ends.addresses *= 150  # both ends of each are here, beside all that other tests left open
+        ends.sender(A)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 150 + 512
         ends.receiver(*(Place(0, task) for task in range(400)))
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400 + 512
-        ends.addresses *= 450
-        ends.sender(A)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 450 + 512
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
