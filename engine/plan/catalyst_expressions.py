@@ -66,6 +66,8 @@ _SKIP_IF_COMPILED = {"Concat", "ArraysZip", "MapConcat"}
 """Of these, Spark evaluates every argument where it interprets them."""
 _REPLACED = {"SplitPart"}
 """So does all that Spark puts in the place of these."""
+_OTHER_ERRORS_INTERPRETED = {"MakeTimestamp", "Sequence"}
+"""They raise another error, or where they did not, where Spark interprets them."""
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
     "names", "name", "field", "num_fields", "contains_null",  # that of a child
@@ -205,7 +207,7 @@ class ExpressionReader:
         params = self._params(op, node, obstacles)
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
-        if op == "Sequence" and self._is_interpreted():
+        if op in _OTHER_ERRORS_INTERPRETED and self._is_interpreted():
             params["interpreted"] = True
         if op == "CreateMap" and any(map(_can_fail, children)) and self._is_interpreted():
             op = "MapInTurn"

@@ -47,6 +47,11 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 - A damaged KLL sketch that promises more than it holds, or one of another type, is an error here.
   Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were
   compared, of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`.
+- A constant that raises does so at the first row that reaches it, and one that Spark's optimizer
+  would only fail to compute, such as `array(1, 2)[5]` in ANSI mode, is what it is without
+  constants: NULL. Spark fails before it begins.
+- A NULL that `aggregate()` makes inside of a struct whose start value has no NULL there is an error
+  here. Spark reads what is not there (a 0, say).
 
 `rand()`, `randn()`, `randstr()`, `uniform()`, `shuffle()` and `uuid()` run as well. With a seed
 (not `uuid()`) a task begins with the values of the same partition of a Spark batch and goes on with

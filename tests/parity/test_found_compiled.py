@@ -78,6 +78,20 @@ def test_zones_are_looked_at_after_the_other_parts_of_a_time(
     assert _differences(spark, table, f"{name}(y, 2, 3, 0, 0, 0, z)", ansi) == []
 
 
+@pytest.mark.parametrize("name", ["make_timestamp", "make_timestamp_ltz", "try_make_timestamp"])
+@pytest.mark.parametrize("ansi", [True, False])
+def test_zones_are_looked_at_first_where_times_are_interpreted(
+    spark: SparkSession, name: str, ansi: bool
+) -> None:
+    """And one that there is not raises in each mode."""
+    numbers = {"y": pa.array([2024, -(2**31), 2024, None], pa.int32())}
+    table = pa.table({**numbers, "z": ["Mars", "Mars", "UTC", "Mars"]})
+    expression = f"array_compact(array({name}(y, 2, 3, 0, 0, 0, z)))"
+    assert _differences(spark, table, expression, ansi) == []
+    constant = f"array_compact(array({name}(y, 2, 3, 0, 0, 0, 'Mars')))"
+    assert _differences(spark, table, constant, ansi) == []
+
+
 def test_dates_that_are_no_timestamps_behind_null(spark: SparkSession) -> None:
     """They overflow in every mode, where they are looked at."""
     table = pa.table({"n": pa.array([2**31 - 2, 1], pa.int32())})

@@ -269,6 +269,7 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     second is the first of the next minute."""
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
+    interpreted = bool(expr.params.get("interpreted"))
 
     def is_time(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
@@ -305,7 +306,13 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
 
     def nowhere(name: str, *numbers: Datum) -> Datum:
-        """Spark looks at the zone last, and an unknown one is a part of the time that is wrong."""
+        """Compiled, Spark looks at the zone last, and an unknown one is a part of the time that
+        is wrong; interpreted, it looks at the zone first, and raises in each mode."""
+        if interpreted:
+            known = functools.reduce(pc.and_, map(pc.is_valid, numbers))
+            if pc.any(known).as_py():
+                raise invalid_zone(name)
+            return all_null(numbers, expr.dtype)
         checked = on_numpy(lambda *p: (p[0], is_time(*p)), pa.int64(), *numbers, failure=wrong)
         if strictly and pc.any(pc.is_valid(checked)).as_py():
             raise invalid_zone(name)

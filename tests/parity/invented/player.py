@@ -54,6 +54,9 @@ _UNCOMPILED = re.compile(
     "CompileException"
 )
 """Spark itself cannot run it."""
+_REFUSED_LATE = re.compile(r"aggregate\(\) made a NULL inside of .* says that there is none here$")
+"""A row shows it: Spark reads there what is not there."""
+_EXPLAINED = (_NAMELESS, _DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE)
 
 
 @dataclass
@@ -62,7 +65,8 @@ class Counts:
 
     :param constants: trees left out for a constant that raises, see :mod:`.constants`.
     :param nameless: where Spark raises a plain Java exception, or one with a name that is to go,
-        and we another error; with what Spark cannot compile, or reads from beyond a text.
+        and we another error; with what Spark cannot compile, or reads from beyond a text; what
+        our side refuses when a row shows it.
     :param redrawn: what Spark's analyzer refuses, by its error class.
     :param refused: what our side refuses, by reason.
     """
@@ -164,7 +168,7 @@ class Player:
         named = [
             each
             for each in found
-            if not any(of.search(each.text) for of in (_NAMELESS, _DAMAGED, _BEYOND, _UNCOMPILED))
+            if not any(of.search(each.text) for of in _EXPLAINED)
         ]
         counts.nameless += len(found) - len(named)
         every = {
