@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS=never
 
 # What the tests import, and what expressions need; the tools for formatting and types stay out.
 tools="pytest hypothesis requests psutil"
-extras=engine,tls,sketches,registry
+extras=engine,tls,sketches,registry,kafka
 summary=""
 failed=0
 for release do
