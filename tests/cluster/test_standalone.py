@@ -100,8 +100,9 @@ def test_the_driver_is_killed(cluster: SparkCluster, query: OneQuery, what: str)
         os.killpg(leader, signal.SIGKILL)
     else:
         python = status.pid
-        of_java = [each for each in family if command_line(each)[:1][0].endswith("java")]
-        psutil.Process(python if what == "Python" else of_java[0].pid).kill()
+        commands = {each.pid: "".join(command_line(each)[:1]) for each in family}
+        (java, *_) = [pid for pid, command in commands.items() if command.endswith("java")]
+        psutil.Process(python if what == "Python" else java).kill()
     submitted.process.wait(WAIT_S)
     psutil.wait_procs(family, WAIT_S)
     assert [each for each in family if each.is_running()] == []

@@ -28,6 +28,7 @@ from engine.task.loop import TaskDismissed, run_task
 from engine.wire.messages import TaskStarted
 from tests.model import ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
+from tests.waiting import wait_until
 
 
 def test_records_arrive_once_and_epochs_are_logged(story: Story) -> None:
@@ -211,14 +212,19 @@ def test_a_replayed_epoch_ends_exactly_at_its_logged_offsets(
 
 
 def test_tasks_leave_and_the_source_is_stopped(story: Story) -> None:
+    before = set(threading.enumerate())
     query = story.start()
     query.awaitEpoch(0, WAIT_S)
     query.stop()
     reader = query._execution.definition.streams[0].reader
     assert isinstance(reader, ModelReader)
     assert reader.stopped
-    left = [t.name for t in threading.enumerate() if t.name.startswith(("task-", "epoch-commit"))]
-    assert left == []
+
+    def left() -> list[str]:
+        names = [each.name for each in set(threading.enumerate()) - before]
+        return [name for name in names if name.startswith(("task-", "epoch-commit"))]
+
+    wait_until(lambda: not left(), "the threads' ends", WAIT_S)  # tasks hang up before they end
 
 
 def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
@@ -231,7 +237,7 @@ def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
 
 
 def test_epochs_end_at_multiples_of_the_interval(story: Story) -> None:
-    query = story.start()
+    query = story.start(interval_ms=100)
     query.awaitEpoch(8, WAIT_S)
     query.stop()
     reports = query.recentProgress
@@ -239,8 +245,8 @@ def test_epochs_end_at_multiples_of_the_interval(story: Story) -> None:
         datetime.fromisoformat(report["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
         for report in reports[1:]  # an epoch starts where the one before ends
     ]
-    off_by_ms = sorted(min(end % 20, 20 - end % 20) for end in ends)
-    assert off_by_ms[len(ends) // 2] < 5
+    off_by_ms = sorted(min(end % 100, 100 - end % 100) for end in ends)
+    assert off_by_ms[len(ends) // 2] < 25
 
 
 def test_a_coordinator_that_fails_ends_the_query(
