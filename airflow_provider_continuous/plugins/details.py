@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from airflow_provider_continuous.plugins.dead_letters import newest_letters
 from airflow_provider_continuous.plugins.driver_logs import log_tail
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
@@ -18,17 +18,23 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import history
 from engine.errors import CheckpointError
+from engine.sinks.newest_letters import newest_letters
 
 EPOCHS_SHOWN = 50
 
 
 def query_details(
-    query: KnownQuery, *, with_records: bool, window: str = SHOWN_FIRST
+    query: KnownQuery,
+    *,
+    with_records: bool,
+    window: str = SHOWN_FIRST,
+    up_to: int | None = None,
 ) -> dict[str, Any]:
-    """Look at one query, with its last epochs, newest first, its pins, and its charts.
+    """Look at one query, with epochs, newest first, its pins, and its charts.
 
     :param with_records: also its dead letters and its driver's log, which hold what it has read.
     :param window: of the charts, one of :data:`~.series.WINDOWS`.
+    :param up_to: the newest epoch to be shown; None: the last one.
     :raises CheckpointError: it cannot be read.
     """
     checkpoint = query.open()
@@ -36,7 +42,8 @@ def query_details(
     last: Mapping[str, Any] = reports[-1] if reports else {}
     by_epoch = {report.get("batchId"): report for report in reports}
     kept = checkpoint.epochs()
-    epochs = [_epoch(checkpoint, epoch, by_epoch.get(epoch, {})) for epoch in kept[-EPOCHS_SHOWN:]]
+    shown = kept if up_to is None else kept[: bisect_right(kept, up_to)]
+    epochs = [_epoch(checkpoint, epoch, by_epoch.get(epoch, {})) for epoch in shown[-EPOCHS_SHOWN:]]
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
@@ -45,6 +52,9 @@ def query_details(
         **told,
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),
+        "first_epoch": kept[0] if kept else None,
+        "last_epoch": kept[-1] if kept else None,
+        "up_to": up_to,
         "epochs": list(reversed(epochs)),
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),

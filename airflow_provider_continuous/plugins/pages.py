@@ -19,6 +19,7 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from airflow_provider_continuous import configuration
@@ -39,6 +40,8 @@ from engine.redaction.logs import redact
 
 _HERE = Path(__file__).parent
 Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
+UpTo = Annotated[int | None, BeforeValidator(lambda text: text or None), Query(ge=0)]
+"""An epoch; an empty field of a form is none."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
@@ -83,13 +86,17 @@ def create_app() -> FastAPI:
 
     @app.get("/query")
     def query(
-        request: Request, person: Person, at: str, window: Window = SHOWN_FIRST
+        request: Request,
+        person: Person,
+        at: str,
+        window: Window = SHOWN_FIRST,
+        epoch: UpTo = None,
     ) -> HTMLResponse:
         found = visible(person, at)
         return html(
             "query.html",
             request,
-            query=_details(person, found, window),
+            query=_details(person, found, window, epoch),
             windows=list(WINDOWS),
             may_act=person.may_act(found),
         )
@@ -99,8 +106,10 @@ def create_app() -> FastAPI:
         return _listing(person)
 
     @app.get("/query.json")
-    def query_json(person: Person, at: str, window: Window = SHOWN_FIRST) -> dict[str, Any]:
-        return _details(person, visible(person, at), window)
+    def query_json(
+        person: Person, at: str, window: Window = SHOWN_FIRST, epoch: UpTo = None
+    ) -> dict[str, Any]:
+        return _details(person, visible(person, at), window, epoch)
 
     add_actions(app, visible)
     return app
@@ -130,8 +139,9 @@ def _listing(person: Viewer) -> dict[str, Any]:
     return listing
 
 
-def _details(person: Viewer, query: KnownQuery, window: str) -> dict[str, Any]:
-    look = partial(query_details, query, with_records=person.may_read_logs(query), window=window)
+def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
+    with_records = person.may_read_logs(query)
+    look = partial(query_details, query, with_records=with_records, window=window, up_to=up_to)
     try:
         return POOL.within(place_of(query.location), look)
     except ContinuousError as error:

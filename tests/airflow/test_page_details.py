@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_continuous.plugins.dead_letters import newest_letters
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
 from engine.history.folding import History, Mark
 from engine.history.measures import measured
 from engine.history.view import view
+from engine.sinks.newest_letters import newest_letters
 
 
 def report(epoch: int, **more: Any) -> dict[str, Any]:
@@ -62,10 +62,26 @@ def test_numbers_over_time() -> None:
     series = series_of(view(list(kept.points()), kept.marks))
 
     assert series["at_s"] == [1767225603.0, 1767225604.0]
-    assert (series["rows_in"], series["rows_out"]) == ((11.0, 11.0), (2.0, 2.0))
-    assert (series["behind"], series["p99_ms"][0]) == ((88, 88), None)
-    assert series["steps_ms"] == {"commitSink": (5.0, 5.0)}
-    assert series["state_bytes"] == (None, None)
+    assert (series["rows_in"], series["rows_out"]) == ([11.0, 11.0], [2.0, 2.0])
+    assert (series["behind"], series["p99_ms"][0]) == ([88, 88], None)
+    assert series["steps_ms"] == {"commitSink": [5.0, 5.0]}
+    assert series["state_bytes"] == [None, None]
+    assert series["pauses"] == []
+
+
+def test_no_line_is_drawn_across_the_time_in_which_a_query_was_down() -> None:
+    kept = measured_twice()
+    kept.add(measured(report(30)))
+    # Nothing came for twenty seconds: the epoch was open, and the query was there.
+    kept.add(measured(report(32, batchDuration=20_000)))
+
+    series = series_of(view(list(kept.points()), ()))
+
+    assert series["pauses"] == [2]
+    first = 1767225603.0
+    assert series["at_s"] == [first, first + 1, first + 2, first + 30, first + 50]
+    assert series["rows_in"] == [11.0, 11.0, None, 11.0, 1.1]
+    assert series["steps_ms"] == {"commitSink": [5.0, 5.0, None, 5.0, 5.0]}
 
 
 def test_a_restart_is_told_with_its_reason() -> None:
