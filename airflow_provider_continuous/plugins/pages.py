@@ -8,6 +8,7 @@ security policy keeps it so.
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,7 @@ from urllib.parse import quote
 import jinja2
 from airflow.api_fastapi.app import get_auth_manager
 from fastapi import FastAPI, HTTPException, Query, Request
-from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException as AnyHTTPException
@@ -37,6 +37,7 @@ from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.base.json_text import excerpt
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
+from engine.redaction.texts import encodable
 
 _HERE = Path(__file__).parent
 Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
@@ -50,7 +51,13 @@ _POLICY = (
 
 def create_app() -> FastAPI:
     """Build the application; the plugin mounts it."""
-    app = FastAPI(title="Continuous queries", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Continuous queries",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        default_response_class=_AnyTextAsJson,
+    )
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
     app.add_exception_handler(AnyHTTPException, _refused)
     html = partial(_html, _templates())
@@ -148,18 +155,26 @@ def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) 
         raise HTTPException(502, redact(str(error))) from None
 
 
+class _AnyTextAsJson(JSONResponse):
+    """In ASCII: an error may name a file whose name is no text, which UTF-8 could not spell."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     """For people: who is not logged in gets to the login, everything else on a page of its own."""
     assert isinstance(error, AnyHTTPException)
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return await http_exception_handler(request, error)
+        answer = {"detail": error.detail}
+        return _AnyTextAsJson(answer, error.status_code, getattr(error, "headers", None))
     if error.status_code == 401:
         login = get_auth_manager().get_url_login(next_url=str(request.url))
         return RedirectResponse(login, 303)
     html: Any = request.app.state.html
-    answer = html("error.html", request, status=error.status_code, detail=error.detail)
-    answer.status_code = error.status_code
-    return answer  # type: ignore[no-any-return]
+    page = html("error.html", request, status=error.status_code, detail=error.detail)
+    page.status_code = error.status_code
+    return page  # type: ignore[no-any-return]
 
 
 def _templates() -> jinja2.Environment:
@@ -198,4 +213,4 @@ def _html(
         "Referrer-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    return HTMLResponse(text, headers=headers)
+    return HTMLResponse(encodable(text), headers=headers)

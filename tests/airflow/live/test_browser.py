@@ -9,12 +9,10 @@ import json
 import os
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -26,11 +24,9 @@ from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.plugins import access, pages
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
-from engine.history.folding import History, Mark
-from engine.history.measures import measured
-from engine.history.stored import Packer, StoredHistory
 from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
+from tests.airflow.live.told_epochs import history_of, report
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.waiting import wait_until
 
@@ -155,53 +151,6 @@ def page(context: BrowserContext, airflow: AirflowClient, root: Path) -> Callabl
         return shown
 
     return opened
-
-
-BEGAN_S: Final = round(time.time()) - 61 * 20
-
-
-def report(epoch: int) -> dict[str, Any]:
-    started = datetime.fromtimestamp(BEGAN_S + epoch * 20, timezone.utc)
-    return {
-        "runId": "run-1",
-        "batchId": epoch,
-        "name": "orders-to-lake",
-        "timestamp": started.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-        "batchDuration": 1000,
-        "numInputRows": 1200 + epoch,
-        "inputRowsPerSecond": 1200.0 + epoch,
-        "durationMs": {"commitSink": 9, "walCommit": 2, "triggerExecution": 14},
-        "sources": [
-            {
-                "description": "kafka",
-                "startOffset": json.dumps({"orders": {"0": epoch * 10, "1": epoch * 20}}),
-                "endOffset": json.dumps({"orders": {"0": epoch * 10 + 10, "1": epoch * 20 + 20}}),
-                "latestOffset": json.dumps({"orders": {"0": 700, "1": 1900}}),
-                "lag": json.dumps({"orders": {"0": 100, "1": 700}}),
-                "lagTotal": 800,
-                "numInputRows": 1200,
-                "inputRowsPerSecond": 1200.0,
-            }
-        ],
-        "stateOperators": [{"operatorName": "group", "numRowsTotal": 5, "snapshotBytes": 9000}],
-        "sink": {"description": "delta", "numOutputRows": 600},
-        "latencyMs": {
-            "readToWritten": {"p50": 2.5, "p99": 4.5, "max": 9.5},
-            "epochEndToCommitted": 14,
-        },
-        "numBadRecords": 1 if epoch == 30 else 0,
-        "restarts": 1 if epoch > 40 else 0,
-        "lastError": "a worker was killed" if epoch > 40 else None,
-    }
-
-
-def history_of(epochs: Iterable[int]) -> bytes:
-    kept = StoredHistory(History(), ("run-1", max(epochs)))
-    for epoch in epochs:
-        kept.history.add(measured(report(epoch)))
-    at_ms = (BEGAN_S + 41 * 20) * 1000
-    kept.history.marks.append(Mark(at_ms, "restarted", "a worker was killed"))
-    return Packer().within_budget(kept.blocks, lambda: False)
 
 
 def accessible(page: Page) -> None:
