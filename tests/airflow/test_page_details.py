@@ -6,13 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
+from airflow_provider_continuous.view.known import KnownQuery
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.history.folding import History, Mark
 from engine.history.measures import measured
 from engine.history.view import view
 from engine.sinks.newest_letters import newest_letters
+from tests.airflow.live_checkpoint import LiveCheckpoint
 
 
 def report(epoch: int, **more: Any) -> dict[str, Any]:
@@ -141,3 +147,38 @@ def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
     nowhere = newest_letters({"sink": {"description": "noop, dead letters: json[/no/such]"}})
     assert nowhere is not None
     assert nowhere["letters"] == []
+
+
+@pytest.mark.parametrize(("reported", "calls_max"), [(True, 30), (False, 130)])
+def test_a_look_at_a_query_costs_few_calls(
+    reported: bool, calls_max: int, live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store each of them takes its time, and there is a look every five seconds."""
+    live.hold()
+    live.commit(*range(100))
+    if reported:
+        cut = {"endOffset": '{"0": 99...'}
+        sources = [[{"endOffset": json.dumps({"0": (epoch + 1) * 10})}] for epoch in range(99)]
+        told = [
+            {**report(epoch % 60), "batchId": epoch, "sources": each}
+            for epoch, each in enumerate([*sources, [cut]])
+        ]
+        live.checkpoint.progress.write(told)
+    calls: list[str] = []
+
+    def counting(asked: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
+            calls.append(str(arguments[1:]))
+            return asked(*arguments)
+
+        return counted
+
+    for name in ("read", "list", "info"):
+        monkeypatch.setattr(LocalStorage, name, counting(getattr(LocalStorage, name)))
+
+    found = query_details(KnownQuery(live.location), with_records=True)
+
+    assert len(calls) <= calls_max, calls
+    assert [each["epoch"] for each in found["epochs"]] == [*range(99, 49, -1)]
+    assert [list(each["offsets"]) for each in found["epochs"][:2]] == [[{"0": 1000}], [{"0": 990}]]
+    assert all(each["committed_at_ms"] for each in found["epochs"])
