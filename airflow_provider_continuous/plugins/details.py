@@ -3,40 +3,58 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from airflow_provider_continuous.plugins.dead_letters import newest_letters
 from airflow_provider_continuous.plugins.driver_logs import log_tail
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, series_of
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.overview import look_at
+from engine.base.json_text import load
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import history
 from engine.errors import CheckpointError
+from engine.sinks.newest_letters import newest_letters
 
 EPOCHS_SHOWN = 50
+AT_ONCE = 8
+"""So many entries of the offset log are read at the same time, of epochs without a report."""
 
 
 def query_details(
-    query: KnownQuery, *, with_records: bool, window: str = SHOWN_FIRST
+    query: KnownQuery,
+    *,
+    with_records: bool,
+    window: str = SHOWN_FIRST,
+    up_to: int | None = None,
 ) -> dict[str, Any]:
-    """Look at one query, with its last epochs, newest first, its pins, and its charts.
+    """Look at one query, with epochs, newest first, its pins, and its charts.
 
     :param with_records: also its dead letters and its driver's log, which hold what it has read.
     :param window: of the charts, one of :data:`~.series.WINDOWS`.
+    :param up_to: the newest epoch to be shown; None: the last one.
     :raises CheckpointError: it cannot be read.
     """
     checkpoint = query.open()
     reports = checkpoint.progress.read()
     last: Mapping[str, Any] = reports[-1] if reports else {}
     by_epoch = {report.get("batchId"): report for report in reports}
-    kept = checkpoint.epochs()
-    epochs = [_epoch(checkpoint, epoch, by_epoch.get(epoch, {})) for epoch in kept[-EPOCHS_SHOWN:]]
+    times_ms = checkpoint.commit_times_ms()
+    kept = list(times_ms)
+    shown = kept if up_to is None else kept[: bisect_right(kept, up_to)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        epochs = list(
+            pool.map(
+                lambda epoch: _epoch(checkpoint, epoch, times_ms[epoch], by_epoch.get(epoch, {})),
+                shown[-EPOCHS_SHOWN:],
+            )
+        )
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
@@ -45,6 +63,9 @@ def query_details(
         **told,
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),
+        "first_epoch": kept[0] if kept else None,
+        "last_epoch": kept[-1] if kept else None,
+        "up_to": up_to,
         "epochs": list(reversed(epochs)),
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),
@@ -74,11 +95,13 @@ def _fingerprint(checkpoint: Checkpoint) -> Mapping[str, Any] | None:
         return None  # the picture is the least of what is wrong then
 
 
-def _epoch(checkpoint: Checkpoint, epoch: int, report: Mapping[str, Any]) -> dict[str, Any]:
+def _epoch(
+    checkpoint: Checkpoint, epoch: int, committed_at_ms: int, report: Mapping[str, Any]
+) -> dict[str, Any]:
     latency = (report.get("latencyMs") or {}).get("readToWritten") or {}
     return {
         "epoch": epoch,
-        "committed_at_ms": checkpoint.committed_at_ms(epoch),
+        "committed_at_ms": committed_at_ms,
         "rows": report.get("numInputRows"),
         "rows_out": (report.get("sink") or {}).get("numOutputRows"),
         "rows_per_second": report.get("inputRowsPerSecond"),
@@ -87,5 +110,13 @@ def _epoch(checkpoint: Checkpoint, epoch: int, report: Mapping[str, Any]) -> dic
         "open_ms": report.get("batchDuration"),
         "commit_ms": (report.get("latencyMs") or {}).get("epochEndToCommitted"),
         "bad_records": report.get("numBadRecords"),
-        "offsets": checkpoint.committed_offsets(epoch),
+        "offsets": _offsets(report) or checkpoint.committed_offsets(epoch),
     }
+
+
+def _offsets(report: Mapping[str, Any]) -> list[Any] | None:
+    """Where an epoch ends, as its report tells it; None if that has none, or was cut."""
+    try:
+        return [load(source["endOffset"]) for source in report.get("sources") or ()] or None
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+
+from engine.base.moments import iso_timestamp
 
 NOTHING = "\N{EN DASH}"
 
@@ -36,7 +37,7 @@ def moment(at_ms: float | None) -> str:
     """``2026-01-31 23:59:59 UTC``."""
     if at_ms is None:
         return NOTHING
-    return f"{datetime.fromtimestamp(at_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{iso_timestamp(round(at_ms))[:-5].replace('T', ' ')} UTC"
 
 
 def size(count: float | None) -> str:

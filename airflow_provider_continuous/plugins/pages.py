@@ -8,6 +8,7 @@ security policy keeps it so.
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +17,9 @@ from urllib.parse import quote
 import jinja2
 from airflow.api_fastapi.app import get_auth_manager
 from fastapi import FastAPI, HTTPException, Query, Request
-from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from airflow_provider_continuous import configuration
@@ -36,9 +37,12 @@ from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.base.json_text import excerpt
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
+from engine.redaction.texts import encodable
 
 _HERE = Path(__file__).parent
 Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
+UpTo = Annotated[int | None, BeforeValidator(lambda text: text or None), Query(ge=0)]
+"""An epoch; an empty field of a form is none."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
@@ -47,7 +51,13 @@ _POLICY = (
 
 def create_app() -> FastAPI:
     """Build the application; the plugin mounts it."""
-    app = FastAPI(title="Continuous queries", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Continuous queries",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        default_response_class=_AnyTextAsJson,
+    )
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
     app.add_exception_handler(AnyHTTPException, _refused)
     html = partial(_html, _templates())
@@ -83,13 +93,17 @@ def create_app() -> FastAPI:
 
     @app.get("/query")
     def query(
-        request: Request, person: Person, at: str, window: Window = SHOWN_FIRST
+        request: Request,
+        person: Person,
+        at: str,
+        window: Window = SHOWN_FIRST,
+        epoch: UpTo = None,
     ) -> HTMLResponse:
         found = visible(person, at)
         return html(
             "query.html",
             request,
-            query=_details(person, found, window),
+            query=_details(person, found, window, epoch),
             windows=list(WINDOWS),
             may_act=person.may_act(found),
         )
@@ -99,8 +113,10 @@ def create_app() -> FastAPI:
         return _listing(person)
 
     @app.get("/query.json")
-    def query_json(person: Person, at: str, window: Window = SHOWN_FIRST) -> dict[str, Any]:
-        return _details(person, visible(person, at), window)
+    def query_json(
+        person: Person, at: str, window: Window = SHOWN_FIRST, epoch: UpTo = None
+    ) -> dict[str, Any]:
+        return _details(person, visible(person, at), window, epoch)
 
     add_actions(app, visible)
     return app
@@ -130,26 +146,35 @@ def _listing(person: Viewer) -> dict[str, Any]:
     return listing
 
 
-def _details(person: Viewer, query: KnownQuery, window: str) -> dict[str, Any]:
-    look = partial(query_details, query, with_records=person.may_read_logs(query), window=window)
+def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
+    with_records = person.may_read_logs(query)
+    look = partial(query_details, query, with_records=with_records, window=window, up_to=up_to)
     try:
         return POOL.within(place_of(query.location), look)
     except ContinuousError as error:
         raise HTTPException(502, redact(str(error))) from None
 
 
+class _AnyTextAsJson(JSONResponse):
+    """In ASCII: an error may name a file whose name is no text, which UTF-8 could not spell."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     """For people: who is not logged in gets to the login, everything else on a page of its own."""
     assert isinstance(error, AnyHTTPException)
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return await http_exception_handler(request, error)
+        answer = {"detail": error.detail}
+        return _AnyTextAsJson(answer, error.status_code, getattr(error, "headers", None))
     if error.status_code == 401:
         login = get_auth_manager().get_url_login(next_url=str(request.url))
         return RedirectResponse(login, 303)
     html: Any = request.app.state.html
-    answer = html("error.html", request, status=error.status_code, detail=error.detail)
-    answer.status_code = error.status_code
-    return answer  # type: ignore[no-any-return]
+    page = html("error.html", request, status=error.status_code, detail=error.detail)
+    page.status_code = error.status_code
+    return page  # type: ignore[no-any-return]
 
 
 def _templates() -> jinja2.Environment:
@@ -188,4 +213,4 @@ def _html(
         "Referrer-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    return HTMLResponse(text, headers=headers)
+    return HTMLResponse(encodable(text), headers=headers)

@@ -1,10 +1,13 @@
 """What the charts of a query's page are drawn from: numbers over time, of its history.
 
-One list per number, all of the same length, the oldest first; None where it is not known.
+One list per number, all of the same length, the oldest first; None where it is not known. Where no
+epoch was open for a while there is a point of its own that has no numbers: so no line is drawn
+across the time in which the query was down.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -27,6 +30,8 @@ _CHARTS: Final = {
     "bad": "bad_records",
     "late": "late_records",
 }
+_PAUSE_MS: Final = 10_000
+"""So long no epoch is open before it counts as a pause, or for three points if they are longer."""
 _STEP: Final = "step."
 _WHOLE: Final = "step.triggerExecution"
 
@@ -35,17 +40,44 @@ def series_of(history: HistoryView) -> dict[str, Any]:
     """Return the lists by name, and ``marks``: ``{at_s, kind, reason}`` of each start, restart and
     end.
 
-    ``at_s``, seconds since 1970, is when a point ends.
+    ``at_s``, seconds since 1970, is when a point ends; ``pauses`` are the places of points that
+    have no numbers.
     """
     series = history.series
-    ends = zip(history.starts_ms, history.lengths_ms, strict=True)
+    ends_ms = [a + b for a, b in zip(history.starts_ms, history.lengths_ms, strict=True)]
+    pauses = _pauses(history, ends_ms)
+
+    def told(values: Sequence[Any]) -> list[Any]:
+        drawn = list(values)
+        for place in reversed(pauses):
+            drawn.insert(place, None)
+        return drawn
+
+    at_ms = told(ends_ms)
+    for place, index in enumerate(pauses):
+        at_ms[index + place] = ends_ms[index - 1] + history.lengths_ms[index - 1]
     return {
-        "at_s": [(start + length) / 1000 for start, length in ends],
-        **{name: series[known].values for name, known in _CHARTS.items()},
+        "at_s": [each / 1000 for each in at_ms],
+        "pauses": [index + place for place, index in enumerate(pauses)],
+        **{name: told(series[known].values) for name, known in _CHARTS.items()},
         "steps_ms": {
-            name.removeprefix(_STEP): each.values
+            name.removeprefix(_STEP): told(each.values)
             for name, each in series.items()
             if name.startswith(_STEP) and name != _WHOLE
         },
         "marks": [{**asdict(mark), "at_s": mark.at_ms / 1000} for mark in history.marks],
     }
+
+
+def _pauses(history: HistoryView, ends_ms: Sequence[int]) -> list[int]:
+    """The points before which no epoch was open for a while. One that is open for long, for nothing
+    comes, is in the point in which it was committed."""
+    epochs, durations = (history.series[each].values for each in ("epochs", "epoch_duration"))
+    found = []
+    for index in range(1, len(ends_ms)):
+        length_ms = max(history.lengths_ms[index - 1 : index + 1])
+        open_ms = (epochs[index] or 0) * (durations[index] or 0)
+        began_ms = ends_ms[index] - max(open_ms, history.lengths_ms[index])
+        if began_ms - ends_ms[index - 1] > max(_PAUSE_MS, 3 * length_ms):
+            found.append(index)
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from engine.base.moments import iso_timestamp
 from engine.errors import ConfigError
 
 
@@ -52,8 +53,12 @@ def instant(name: str, value: object) -> datetime:
 
 
 def iso_time(milliseconds: int) -> str:
-    """Return a time since 1970 as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
+    """Return a time since 1970 as ISO 8601 in UTC; of a year that Python does not know, as
+    :func:`~engine.base.moments.iso_timestamp`."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
+    except ValueError:
+        return iso_timestamp(milliseconds)
 
 
 def seconds(value: timedelta | float) -> float:

@@ -12,6 +12,7 @@ from engine.checkpoint.copies import read_copy
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.pins import Pin
+from engine.checkpoint.query_history import history
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 
 if TYPE_CHECKING:
@@ -37,6 +38,21 @@ class LogSummary:
 
 
 @dataclass(frozen=True)
+class HistorySummary:
+    """What is kept of the last week.
+
+    :param points: how many; they begin at ``first_ms`` and end at ``last_ms``, exclusive, in
+        milliseconds since 1970, None if there are none.
+    :param marks: the last things that happened to the query, oldest first: at_ms, kind, reason.
+    """
+
+    points: int
+    first_ms: int | None
+    last_ms: int | None
+    marks: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """See :func:`inspect_checkpoint`.
 
@@ -48,6 +64,7 @@ class Inspection:
     :param epochs: the last committed ones, oldest first: epoch, committed_at_ms, rows, offsets.
     :param last_progress: the last progress report, if the engine runs the query.
     :param pins: name, epoch, pinned_at_ms.
+    :param history: None if it cannot be read.
     :param copied_from: what it is a copy of, if it is one.
     :param problems: what a restart could not deal with, or a reader could not read.
     """
@@ -60,6 +77,7 @@ class Inspection:
     epochs: tuple[dict[str, Any], ...]
     last_progress: dict[str, Any] | None
     pins: tuple[dict[str, Any], ...]
+    history: HistorySummary | None
     copied_from: dict[str, Any] | None
     problems: tuple[str, ...]
 
@@ -68,6 +86,8 @@ class Inspection:
         found = asdict(self)
         for key in ("open_epochs", "epochs", "pins", "problems"):
             found[key] = list(found[key])
+        if found["history"] is not None:
+            found["history"]["marks"] = list(found["history"]["marks"])
         for log in found["logs"].values():
             log["gaps"] = list(log["gaps"])
         return found
@@ -76,7 +96,7 @@ class Inspection:
 def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Inspection:
     """Look at everything; what is damaged is told among the problems, and the rest all the same.
 
-    :param last: so many of the newest epochs are described.
+    :param last: so many of the newest epochs, and marks of the history, are described.
     :raises CheckpointError: the storage cannot be read.
     """
     problems: list[str] = []
@@ -125,8 +145,19 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
         epochs=tuple(epochs),
         last_progress=next(reversed(checkpoint.progress.read()), None),
         pins=tuple(pin.to_dict() for pin in pins),
+        history=read(lambda: _history(checkpoint, last), None),
         copied_from=None if copied is None else asdict(copied),
         problems=tuple(problems),
+    )
+
+
+def _history(checkpoint: Checkpoint, last: int) -> HistorySummary:
+    found = history(checkpoint)
+    return HistorySummary(
+        points=len(found.starts_ms),
+        first_ms=found.starts_ms[0] if found.starts_ms else None,
+        last_ms=found.starts_ms[-1] + found.lengths_ms[-1] if found.starts_ms else None,
+        marks=tuple(asdict(mark) for mark in found.marks[-last:]),
     )
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.watermark import event_watermark_ms
+from engine.history.measures import lag_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.folder import CheckpointFolder
@@ -42,8 +43,7 @@ class Summary:
     :param latency_p50_ms: from a record's return by the reader until the writer has taken it, in
         milliseconds; likewise ``latency_p99_ms`` and ``latency_max_ms``.
     :param commit_ms: from the epoch's end to its commit.
-    :param lag: how far it ends before the ends of the sources, in records or bytes, all partitions
-        together; of sources that tell where they end.
+    :param lag: see :func:`engine.history.measures.lag_of`.
     :param watermark_ms: event time behind which all is committed, since 1970.
     """
 
@@ -98,7 +98,7 @@ def summary_of(
         latency_p99_ms=passed.get("p99"),
         latency_max_ms=passed.get("max"),
         commit_ms=latency.get("epochEndToCommitted"),
-        lag=_lag(report),
+        lag=lag_of(report),
         watermark_ms=watermark_ms,
     )
 
@@ -117,10 +117,3 @@ def summarize(checkpoint: CheckpointFolder, epoch: int) -> Summary:
         checkpoint.committed_at_ms(epoch) if epoch >= 0 else None,
         event_watermark_ms(checkpoint) if epoch >= 0 else None,
     )
-
-
-def _lag(report: Mapping[str, Any]) -> int | None:
-    """The sum over all sources; None if one of them does not tell."""
-    sources = report.get("sources") or []
-    told = [source.get("lagTotal") for source in sources]
-    return None if not told or None in told else sum(told)

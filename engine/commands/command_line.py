@@ -175,6 +175,13 @@ def _parser() -> argparse.ArgumentParser:
     inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")
     inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
 
+    letters = on_checkpoint(
+        "dead-letters",
+        "show_letters:dead_letters",
+        "the newest records that were put aside, and why; without secrets",
+    )
+    letters.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+
     state = on_checkpoint("state", "show_state:state", "what a query remembers, as tables")
     state.add_argument("--stage", type=_epoch, metavar="N", help="of this pipeline only")
     state.add_argument(

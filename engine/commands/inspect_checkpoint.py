@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 
 from engine.base.listing import runs_of
-from engine.checkpoint.inspection import Inspection, inspect_checkpoint
+from engine.checkpoint.inspection import HistorySummary, Inspection, inspect_checkpoint
 from engine.commands.result import Result, format_bytes, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 
@@ -34,6 +34,7 @@ def describe(found: Inspection) -> str:
                 "epoch": status.get("epoch"),
                 "open epochs": runs_of(found.open_epochs) if found.open_epochs else None,
                 "last progress": progress.get("timestamp"),
+                "history": _history(found.history),
                 "copied from": copied and f"{copied['source']}, epoch {copied['to_epoch']}",
             }
         ),
@@ -68,5 +69,17 @@ def describe(found: Inspection) -> str:
             [each["name"], each["epoch"], format_time(each["pinned_at_ms"])] for each in found.pins
         ]
         parts.append(format_table(["pin", "epoch", "pinned at"], pins))
+    if found.history is not None and found.history.marks:
+        marks = [
+            [format_time(each["at_ms"]), each["kind"], each["reason"]]
+            for each in found.history.marks
+        ]
+        parts.append(format_table(["at", "what happened", "why"], marks))
     parts += [f"Problem: {problem}" for problem in found.problems]
     return "\n\n".join(parts)
+
+
+def _history(found: HistorySummary | None) -> str | None:
+    if found is None or not found.points:
+        return None
+    return f"{format_time(found.first_ms)} to {format_time(found.last_ms)}, {found.points:,} points"

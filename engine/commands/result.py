@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
+from engine.base.moments import iso_timestamp
 from engine.base.text_tables import cell
 from engine.base.text_tables import format_table as format_table
 
@@ -37,10 +37,7 @@ def format_pairs(pairs: Mapping[str, Any]) -> str:
 
 def format_time(ms: int | float | None) -> str | None:
     """ISO 8601 in UTC, to the millisecond; None stays None."""
-    if ms is None:
-        return None
-    moment = datetime.fromtimestamp(ms / 1000, tz=timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if ms is None else iso_timestamp(round(ms))
 
 
 def format_bytes(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.base.moments import iso_timestamp
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.execution.definition import QueryDefinition
 from engine.execution.lag import stream_progress
@@ -17,7 +18,6 @@ from engine.progress.report import (
     QueryIdentity,
     Restarts,
     epoch_progress,
-    iso_timestamp,
 )
 from engine.sources.contract import Offset
 from engine.wire.messages import EpochCommitMessage

@@ -100,7 +100,7 @@ def measured(report: Mapping[str, Any], latency: LatencyHistogram | None = None)
             late_records=sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in operators),
             commit_ms=commit_ms,
             commit_max_ms=commit_ms,
-            lag=_lag(report.get("sources") or ()),
+            lag=lag_of(report),
             watermark_lag_ms=report.get("watermarkLagMs"),
             state_rows=_total(operators, "numRowsTotal"),
             state_bytes=_total(operators, "snapshotBytes", "memoryUsedBytes"),
@@ -146,11 +146,12 @@ def _told(rows: int, summary: Mapping[str, float] | None) -> LatencyHistogram:
     return histogram
 
 
-def _lag(sources: Any) -> int | None:
-    """Of all sources together, as far as they know where they end. Spark's tell no sum: of those it
-    is that of the partition which is the farthest behind."""
+def lag_of(report: Mapping[str, Any]) -> int | None:
+    """How far an epoch ends before the ends of its sources, in the unit of the offsets: of all that
+    know where they end, None if none does. Spark's tell no sum: of those it is that of the
+    partition which is the farthest behind."""
     total: int | None = None
-    for source in sources:
+    for source in report.get("sources") or ():
         behind = source.get("lagTotal")
         if behind is None:
             behind = (source.get("metrics") or {}).get("maxOffsetsBehindLatest")

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from engine.progress.report import iso_timestamp
+from engine.base.moments import iso_timestamp
 from engine.redaction.logs import describe_trace, redact
 from engine.sinks.epoch_context import EpochContext
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from engine.base.moments import wall_ms_of
 from engine.checkpoint.query_state import QueryState
 from engine.metrics.meter import STANDBY, Look
 from engine.metrics.totals import QueryTotals
@@ -126,7 +126,7 @@ def watermark_s(_: Look, totals: QueryTotals) -> float | None:
 
 def event_time_s(_: Look, totals: QueryTotals) -> float | None:
     newest = totals.last.get("eventTime", {}).get("max")
-    return None if newest is None else datetime.fromisoformat(newest[:-1] + "+00:00").timestamp()
+    return None if newest is None else wall_ms_of(newest) / 1000
 
 
 def observed(_: Look, totals: QueryTotals) -> Iterator[Labeled]:

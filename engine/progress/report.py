@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Final
 
 from engine.base.json_text import excerpt
+from engine.base.moments import iso_timestamp
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 from engine.redaction.texts import encodable
@@ -76,12 +76,6 @@ class Restarts:
 
     count: int = 0
     last_error: str | None = None
-
-
-def iso_timestamp(wall_ms: int) -> str:
-    """Spark's spelling: ``2026-01-31T23:59:59.123Z``."""
-    moment = datetime.fromtimestamp(wall_ms / 1000, tz=timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z"
 
 
 def epoch_progress(

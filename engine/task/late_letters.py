@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from engine.progress.report import iso_timestamp
+from engine.base.moments import iso_timestamp
 from engine.sinks.letters import SCHEMA
 from engine.state.contract import LateRows
 from engine.task.records import as_json

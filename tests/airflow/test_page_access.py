@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.plugins import access, pages
 from airflow_provider_continuous.plugins.access import Viewer
 from airflow_provider_continuous.view.known import KnownQuery, Owner
+from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -198,3 +199,27 @@ def test_a_log_is_shown_only_from_where_logs_are(tmp_path: Path, running: LiveCh
         shown.append(told["text"])
 
     assert shown == ["epoch 7 password=***", "", ""]
+
+
+def test_a_name_that_is_no_text_darkens_no_page(
+    client: TestClient, known: Any, running: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {"batchId": 3, "runId": "r", "name": "or\udc80ders", "sink": {"description": "\udc80"}}
+    running.checkpoint.progress.write([report])
+    running.end(QueryState.FAILED, "The file b\udcff cannot be read.")
+    known("edited")
+    row = {
+        **look_at(running.checkpoint, running.location).to_dict(),
+        "owners": [],
+    }
+    listing = {"roots": [], "queries": [row], "problems": []}
+    monkeypatch.setattr(pages, "look_at_all", lambda seen: listing)
+
+    for path in ("/", "/query"):
+        shown = client.get(path, params={"at": running.location})
+        assert shown.status_code == 200
+        assert "cannot be read." in shown.text
+    for path in ("/queries.json", "/query.json"):
+        told = client.get(path, params={"at": running.location})
+        assert told.status_code == 200
+        assert "cannot be read." in told.text

@@ -6,13 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_continuous.plugins.dead_letters import newest_letters
+import pytest
+
+from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
+from airflow_provider_continuous.view.known import KnownQuery
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.history.folding import History, Mark
 from engine.history.measures import measured
 from engine.history.view import view
+from engine.sinks.newest_letters import newest_letters
+from tests.airflow.live_checkpoint import LiveCheckpoint
 
 
 def report(epoch: int, **more: Any) -> dict[str, Any]:
@@ -62,10 +68,26 @@ def test_numbers_over_time() -> None:
     series = series_of(view(list(kept.points()), kept.marks))
 
     assert series["at_s"] == [1767225603.0, 1767225604.0]
-    assert (series["rows_in"], series["rows_out"]) == ((11.0, 11.0), (2.0, 2.0))
-    assert (series["behind"], series["p99_ms"][0]) == ((88, 88), None)
-    assert series["steps_ms"] == {"commitSink": (5.0, 5.0)}
-    assert series["state_bytes"] == (None, None)
+    assert (series["rows_in"], series["rows_out"]) == ([11.0, 11.0], [2.0, 2.0])
+    assert (series["behind"], series["p99_ms"][0]) == ([88, 88], None)
+    assert series["steps_ms"] == {"commitSink": [5.0, 5.0]}
+    assert series["state_bytes"] == [None, None]
+    assert series["pauses"] == []
+
+
+def test_no_line_is_drawn_across_the_time_in_which_a_query_was_down() -> None:
+    kept = measured_twice()
+    kept.add(measured(report(30)))
+    # Nothing came for twenty seconds: the epoch was open, and the query was there.
+    kept.add(measured(report(32, batchDuration=20_000)))
+
+    series = series_of(view(list(kept.points()), ()))
+
+    assert series["pauses"] == [2]
+    first = 1767225603.0
+    assert series["at_s"] == [first, first + 1, first + 2, first + 30, first + 50]
+    assert series["rows_in"] == [11.0, 11.0, None, 11.0, 1.1]
+    assert series["steps_ms"] == {"commitSink": [5.0, 5.0, None, 5.0, 5.0]}
 
 
 def test_a_restart_is_told_with_its_reason() -> None:
@@ -125,3 +147,38 @@ def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
     nowhere = newest_letters({"sink": {"description": "noop, dead letters: json[/no/such]"}})
     assert nowhere is not None
     assert nowhere["letters"] == []
+
+
+@pytest.mark.parametrize(("reported", "calls_max"), [(True, 30), (False, 130)])
+def test_a_look_at_a_query_costs_few_calls(
+    reported: bool, calls_max: int, live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store each of them takes its time, and there is a look every five seconds."""
+    live.hold()
+    live.commit(*range(100))
+    if reported:
+        cut = {"endOffset": '{"0": 99...'}
+        sources = [[{"endOffset": json.dumps({"0": (epoch + 1) * 10})}] for epoch in range(99)]
+        told = [
+            {**report(epoch % 60), "batchId": epoch, "sources": each}
+            for epoch, each in enumerate([*sources, [cut]])
+        ]
+        live.checkpoint.progress.write(told)
+    calls: list[str] = []
+
+    def counting(asked: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
+            calls.append(str(arguments[1:]))
+            return asked(*arguments)
+
+        return counted
+
+    for name in ("read", "list", "info"):
+        monkeypatch.setattr(LocalStorage, name, counting(getattr(LocalStorage, name)))
+
+    found = query_details(KnownQuery(live.location), with_records=True)
+
+    assert len(calls) <= calls_max, calls
+    assert [each["epoch"] for each in found["epochs"]] == [*range(99, 49, -1)]
+    assert [list(each["offsets"]) for each in found["epochs"][:2]] == [[{"0": 1000}], [{"0": 990}]]
+    assert all(each["committed_at_ms"] for each in found["epochs"])

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.base.clock import Clock
+from engine.base.moments import iso_timestamp
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import SinkCommitUnknownError
 from engine.execution.definition import QueryDefinition, StreamBinding
@@ -26,7 +27,6 @@ from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermark
 from engine.pipeline.stateful import APPEND, Aggregate, Exchange, Exchanged, GroupRows
-from engine.progress.report import iso_timestamp
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding

@@ -186,6 +186,49 @@ def test_promtool_finds_nothing(everything: tuple[QueryMeter, tuple[str, int]]) 
         assert (ran.returncode, ran.stderr) == (0, ""), f"{arguments}: {ran.stdout} {ran.stderr}"
 
 
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        # Each process is there for two minutes, and runs for one of them: none of them counts a
+        # restart, none fails for long, none is away for long.
+        ({"generation": "0x7 1x7 2x7 3x7 4x7 5x7", "restarts_total": "0x47"}, True),
+        ({"generation": "0x7 1x7 2x7 3x7 4x7 5x7", "restarts_total": "0x7 1+1x39"}, True),
+        ({"generation": "3x47", "restarts_total": "0x20 6x26"}, True),  # between two scrapes
+        ({"generation": "3x47", "restarts_total": "2x47"}, False),
+        ({"generation": "0x20 1x26", "restarts_total": "0x20 1x26"}, False),
+    ],
+)
+def test_a_query_that_is_restarted_again_and_again_is_told(
+    series: dict[str, str], fires: bool, tmp_path: Path
+) -> None:
+    assert TOOL is not None
+    story = {
+        "rule_files": [str(FOLDER / "alerts.yaml")],
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": [
+                    {"series": f'continuous_{name}{{query="orders"}}', "values": values}
+                    for name, values in series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count(ALERTS{alertname="ContinuousQueryRestarts"}) or vector(0)',
+                        "eval_time": "11m",
+                        "exp_samples": [{"labels": "{}", "value": int(fires)}],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "story.yaml").write_text(yaml.safe_dump(story))
+    ran = subprocess.run(
+        [TOOL, "test", "rules", str(tmp_path / "story.yaml")], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 class Server:
     """A real Prometheus that scrapes one endpoint every 200 ms."""
 

@@ -35,6 +35,7 @@ from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
 from tests.model import HOUR_MS, ONE_ATTEMPT, Feed, ModelReader
+from tests.simulation import counting
 from tests.simulation.counting import KEYS, CountStory, counted, pipelines
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
@@ -54,6 +55,18 @@ def test_each_window_is_told_once_when_the_watermark_has_passed_it(story: CountS
     rows = story.sink.rows()
     assert len(rows) == len(set(rows)) == len(story.sink.last())
     assert story.sink.last() == counted(100, 2, before_s=79)
+
+
+def test_a_query_goes_on_whatever_year_a_record_says_it_is(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "BEGAN_S", 1_795_174_660_561)  # milliseconds, taken for seconds
+    query = story.start()
+    story.feed.add(5)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    newest = [each["eventTime"].get("max") for each in query.recentProgress]
+    assert "+58856-10-26T11:56:05.000Z" in newest
 
 
 def test_a_stage_behind_a_join_waits_for_rows_that_the_join_holds_back(story: CountStory) -> None:

@@ -24,6 +24,7 @@ from textual.widgets import DataTable, Sparkline, Static
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.commands.command_line import main
 from engine.commands.terminal import looks
 from engine.commands.terminal.app import TopApp
@@ -33,6 +34,7 @@ from engine.commands.terminal.query_screen import QueryScreen
 from engine.errors import CheckpointError
 from engine.query.handle import ContinuousQuery
 from tests.simulation.story import WAIT_S, Story
+from tests.waiting import wait_until
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?:<>=]*[a-zA-Z]|[\]P].*?(?:\x07|\x1b\\)|[=>()][0-9A-Z]?)")
 
@@ -96,6 +98,60 @@ def test_all_queries_below_a_root_are_live(running: tuple[Story, ContinuousQuery
         )
 
     driven([str(story.folder.parent)], steps)
+
+
+def test_queries_are_ordered_and_searched(tmp_path: Path) -> None:
+    for name, lag in (("a", 5), ("b", 70), ("c", None)):
+        made = Checkpoint(str(tmp_path / name))
+        made.create_or_read_query_id(name)
+        source = {"lagTotal": lag} if lag is not None else {}
+        made.progress.write([{"batchId": 0, "runId": "r", "name": name, "sources": [source]}])
+        made.storage.create("offsets/0", b"v1\n\n3")
+        made.storage.create("commits/0", b"v1\n{}")
+
+    async def steps(pilot: Pilot[None]) -> None:
+        def names() -> list[str]:
+            table = pilot.app.screen_stack[0].query_one(DataTable)
+            return [str(table.get_row_at(index)[0]) for index in range(table.row_count)]
+
+        def under_the_cursor() -> str:
+            return names()[pilot.app.screen_stack[0].query_one(DataTable).cursor_row]
+
+        await until(pilot, lambda: [row[5] for row in shown(pilot)] == ["5", "70", "-"], "the lags")
+        assert under_the_cursor() == "a"
+        await pilot.press("o", "o")
+        assert names() == ["b", "a", "c"]
+        assert under_the_cursor() == "a"
+        assert pilot.app.sub_title == "3 of 3, by lag"
+        await pilot.press("slash", "/", "C", "enter")
+        await until(pilot, lambda: names() == ["c"], "what was searched")
+        await pilot.press("slash", "q", "q", "enter")
+        await until(pilot, lambda: not names(), "nothing is like that")
+        assert "None of 3 queries has 'qq'" in label(pilot, "message")
+        await pilot.press("escape")
+        await until(pilot, lambda: names() == ["b", "a", "c"], "all")
+
+    driven([str(tmp_path)], steps)
+
+
+def test_a_query_that_runs_is_looked_at_by_one_read(
+    running: tuple[Story, ContinuousQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, _ = running
+    wait_until(lambda: looks.look(str(story.folder)).committed_at_ms, "the next heartbeat", WAIT_S)
+    read: list[str] = []
+    asked = LocalStorage.read
+
+    def counted(storage: LocalStorage, name: str, *more: Any) -> bytes:
+        if threading.current_thread() is threading.main_thread():
+            read.append(name)
+        return asked(storage, name, *more)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+    found = looks.look(str(story.folder))
+    assert (found.name, found.state) == ("model", "RUNNING")
+    assert found.committed_at_ms is not None
+    assert read == ["control/lease"]
 
 
 def test_charts_of_a_query(running: tuple[Story, ContinuousQuery]) -> None:

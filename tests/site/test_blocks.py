@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from engine.commands.command_line import _parser
 from engine.errors import ConfigError
@@ -71,6 +77,23 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
         action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
     )
     return dict(found.choices)
+
+
+def test_what_is_installed_is_enough() -> None:
+    """Who follows a page in an empty environment can run the queries that it shows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    # These stand beside what is there already, or where no query runs.
+    alone = {"prometheus", "opentelemetry", "top", "completion", "spark-submit"}
+    lines = []
+    for page in DOCUMENTS:
+        for found in re.finditer(r"airflow-provider-continuous\[([\w, -]+)\]", page.read_text()):
+            extras = set(found[1].replace(" ", "").split(","))
+            assert extras <= set(project["optional-dependencies"]), (page, found[0])
+            if page.name != "CHANGELOG.md":
+                lines.append((page.name, extras))
+    assert "quick-start.md" in dict(lines)
+    short = [each for each in lines if not each[1] <= alone and "engine" not in each[1]]
+    assert short == []
 
 
 def test_our_commands_are_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -83,3 +84,42 @@ def test_copy_and_inspect(checkpoint: Path, tmp_path: Path, capsys: Captured) ->
     lines = called(capsys, "inspect", target)[1].splitlines()
     assert lines[0].split() == ["checkpoint", str(target)]
     assert any(line.split()[:2] == ["commits", "6"] for line in lines)
+
+
+def test_dead_letters(checkpoint: Path, tmp_path: Path, capsys: Captured) -> None:
+    arguments = ("dead-letters", checkpoint)
+    code, text, _ = called(capsys, *arguments)
+    assert (code, text) == (0, "No epoch has a report yet, which would tell where they are.\n")
+
+    def told(sink: str) -> None:
+        report = {"batchId": 7, "runId": "run", "sink": {"description": sink}}
+        Checkpoint(str(checkpoint)).progress.write([report])
+
+    told("noop")
+    code, text, _ = called(capsys, *arguments)
+    assert code == 0
+    assert "onBadRecord" in text
+
+    letters = tmp_path / "letters"
+    told(f"noop, dead letters: json[{letters}]")
+    code, text, _ = called(capsys, *arguments)
+    assert (code, text) == (0, f"No record was put aside in {letters}.\n")
+    letters.mkdir()
+    log = FileSinkLog(LocalStorage(letters / FOLDER))
+    for epoch in range(30):
+        letter = {"epoch": epoch, "partition": 1, "offset": "5", "record": "x" * 200}
+        line = json.dumps({**letter, "error": "no number,\npassword=hunter2"})
+        (letters / f"{epoch}.json").write_text(f"{line}\n")
+        log.add(epoch, [SinkFile(f"file://{letters}/{epoch}.json", 1, 1)])
+    code, text, _ = called(capsys, *arguments, "--last", "12")
+    assert code == 0
+    lines = text.splitlines()
+    assert lines[2].split() == ["29", "1", "5", "x" * 80 + "...", "no", "number,", "password=***"]
+    code, found = called_json(capsys, *arguments, "--last", "100")
+    assert code == 0
+    assert [each["epoch"] for each in found["letters"]] == [*range(29, -1, -1)]
+    assert found["letters"][0]["record"] == "x" * 200
+    (letters / FOLDER / "30").write_text("torn")
+    code, text, _ = called(capsys, *arguments)
+    assert code == 1
+    assert f"{letters} cannot be read" in text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.base.clock import ManualClock
+from engine.base.moments import iso_timestamp
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.execution.history_keeper import WRITE_EVERY_S, HistoryKeeper
@@ -20,7 +21,6 @@ from engine.progress.report import (
     Restarts,
     StreamProgress,
     epoch_progress,
-    iso_timestamp,
 )
 
 NOW_MS = 1_795_174_660_561

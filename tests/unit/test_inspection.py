@@ -16,6 +16,9 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from engine.commands.inspect_checkpoint import describe
+from engine.history.folding import History, Mark
+from engine.history.measures import Measures
+from engine.history.stored import Packer, StoredHistory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 
@@ -54,6 +57,33 @@ def test_a_query_of_the_engine(checkpoint: Checkpoint) -> None:
     text = describe(found)
     for shown in ("RUNNING", "open epochs", "gold", '[{"0": 4}]'):
         assert shown in text
+
+
+def test_what_was_measured_and_what_happened(checkpoint: Checkpoint) -> None:
+    found = inspect_checkpoint(checkpoint)
+    assert found.history is not None
+    assert (found.history.points, found.history.first_ms) == (0, None)
+    assert "history" not in describe(found)
+
+    kept = StoredHistory(History())
+    kept.history.add(Measures(1_795_174_660_561, epochs=1))
+    kept.history.add(Measures(1_795_174_664_000, epochs=1))
+    for number in range(30):
+        kept.history.marks.append(
+            Mark(1_795_174_660_000 + number, "restarted", f"for the {number}")
+        )
+    checkpoint.history.write(Packer().within_budget(kept.blocks, lambda: False))
+    found = inspect_checkpoint(checkpoint, last=2)
+    text = describe(found)
+    assert "2026-11-20T11:37:40.000Z to 2026-11-20T11:37:45.000Z, 2 points" in text
+    assert "restarted      for the 29" in text
+    assert "for the 27" not in text
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+
+    checkpoint.storage.replace("progress/history", b"torn")
+    found = inspect_checkpoint(checkpoint)
+    assert found.history is None
+    assert "progress/history" in "\n".join(found.problems)
 
 
 def test_what_is_wrong_with_it(checkpoint: Checkpoint) -> None:

@@ -65,7 +65,7 @@
       series: [
         { label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss} UTC" },
         ...lines.map(([label], index) => ({
-          label, stroke: colour(COLOURS[index % COLOURS.length]), width: 1.75, spanGaps: true,
+          label, stroke: colour(COLOURS[index % COLOURS.length]), width: 1.75, spanGaps: false,
           points: { show: false }, value: (_, value) => tell(value),
         })),
       ],
@@ -81,6 +81,9 @@
     if (anew) { for (const { figure, chart } of drawn.values()) { chart.destroy(); figure.remove(); } drawn.clear(); }
     const span = s.at_s.length > 1 ? s.at_s[s.at_s.length - 1] - s.at_s[0] : 0;
     document.getElementById("span").textContent = s.at_s.length ? `${seconds(span)}` : "";
+    // uPlot breaks a line at null, and goes on across undefined: only a pause breaks it.
+    const pauses = new Set(s.pauses);
+    const drawable = (values) => values.map((each, index) => each == null && !pauses.has(index) ? undefined : each);
     const shown = charts(s).map(([title, tell, lines]) => [title, tell, lines.filter(([, values]) => values.some((each) => each != null))])
       .filter(([, , lines]) => lines.length && s.at_s.length > 1);
     if (!shown.length) {
@@ -90,7 +93,7 @@
     }
     if (place.classList.contains("nothing")) { place.classList.remove("nothing"); place.textContent = ""; }
     for (const [title, tell, lines] of shown) {
-      const data = [s.at_s, ...lines.map(([, values]) => values)];
+      const data = [s.at_s, ...lines.map(([, values]) => drawable(values))];
       const known = drawn.get(title);
       const last = lines.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
       if (known && known.lines === lines.length) {

@@ -4,7 +4,9 @@
   const everyMs = Number(document.documentElement.dataset.refresh) * 1000;
   const note = document.getElementById("looked");
   const live = note ? note.innerHTML : "";
-  let looking = false;
+  const PATIENCE_MS = Math.max(4 * everyMs, 5_000);
+  const KEPT = "a, button, [tabindex]", SCROLLED = "[tabindex], .steps, .error";
+  let looking = false, lookedAt = Date.now();
 
   function tell(text, href, label) {
     if (!note) return;
@@ -24,15 +26,28 @@
       const now = fresh.getElementById(old.id);
       if (!now || now.innerHTML === old.innerHTML) continue;
       const focused = old.contains(document.activeElement) ? document.activeElement : null;
-      const place = focused && [...old.querySelectorAll("a, button")].indexOf(focused);
+      const place = focused && [...old.querySelectorAll(KEPT)].indexOf(focused);
+      const scrolled = [...old.querySelectorAll(SCROLLED)].map((each) =>
+        [each.scrollTop, each.scrollLeft, each.scrollHeight - each.clientHeight - each.scrollTop < 4]);
       old.className = now.className;
       old.innerHTML = now.innerHTML;
       if (focused) {
-        const again = old.querySelectorAll("a, button")[place];
+        const again = old.querySelectorAll(KEPT)[place];
         if (again) again.focus({ preventScroll: true });
       }
+      [...old.querySelectorAll(SCROLLED)].forEach((each, index) => {
+        if (!scrolled[index]) return toItsEnd(each);
+        const [top, left, atEnd] = scrolled[index];
+        each.scrollTo(left, top);
+        if (atEnd) toItsEnd(each);
+      });
     }
     document.dispatchEvent(new Event("looked"));
+  }
+
+  // Of a log the newest lines are looked at, unless somebody has turned back.
+  function toItsEnd(element) {
+    if (element.classList.contains("log")) element.scrollTop = element.scrollHeight;
   }
 
   async function look() {
@@ -41,19 +56,24 @@
     try {
       const answer = await fetch(location.href, {
         cache: "no-store", redirect: "manual", headers: { Accept: "text/html" },
+        signal: AbortSignal.timeout(PATIENCE_MS),
       });
       if (answer.type === "opaqueredirect") return tell("You are logged out.", location.href, "Log in again");
       if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      lookedAt = Date.now();
       tell("");
     } catch (error) {
-      tell(`Not up to date: ${error.message}`);
+      const since = new Date(lookedAt).toISOString().slice(0, 19).replace("T", " ");
+      const why = error.name === "TimeoutError" ? `the server has not answered for ${PATIENCE_MS / 1000} s` : error.message;
+      tell(`Not up to date since ${since} UTC: ${why}`);
     } finally {
       looking = false;
     }
   }
 
   window.lookAgain = look;
+  document.querySelectorAll(".log").forEach(toItsEnd);
   if (everyMs) setInterval(() => document.hidden || look(), everyMs);
 
   // Airflow's frame is a sandbox: it opens no windows, and leads nowhere else. So Airflow's own

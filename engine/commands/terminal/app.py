@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Header, Static
+from textual.widgets import DataTable, Footer, Header, Input, Static
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -16,6 +16,7 @@ from engine.checkpoint.requests import RequestKind
 from engine.commands.control import asker
 from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook
+from engine.commands.terminal.order import ORDERS, shown
 from engine.commands.terminal.query_screen import QueryScreen
 from engine.commands.terminal.texts import UNKNOWN, duration, short
 from engine.errors import ContinuousError
@@ -52,11 +53,15 @@ class TopApp(App[None]):
     TITLE = "continuous top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
+    #filter { display: none; }
     #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "end('drain')", "Drain"),
         Binding("s", "end('stop')", "Stop"),
+        Binding("o", "order", "Order"),
+        Binding("slash", "filter", "Filter"),
+        Binding("escape", "all", "All", show=False),
         Binding("q", "quit", "Quit"),
     ]
 
@@ -66,11 +71,14 @@ class TopApp(App[None]):
         self._places = places
         self._looks = Looks(places, self._clock)
         self._is_looking = False
+        self._seen: Sequence[QueryLook] = ()
+        self._order, self._text = next(iter(ORDERS)), ""
         self.looks_by_location: dict[str, QueryLook] = {}
 
     def compose(self) -> ComposeResult:
         yield Header()
         yield QueryTable(cursor_type="row", zebra_stripes=True)
+        yield Input(placeholder="a part of name, checkpoint, state or error", id="filter")
         yield Static("Looking for queries.", id="message", markup=False)
         yield Footer()
 
@@ -110,6 +118,30 @@ class TopApp(App[None]):
     def action_end(self, kind: str) -> None:
         self.ask_to_end(kind, self._selected)
 
+    def action_order(self) -> None:
+        """The next one."""
+        names = list(ORDERS)
+        self._order = names[(names.index(self._order) + 1) % len(names)]
+        self._show_again()
+
+    def action_filter(self) -> None:
+        if len(self.screen_stack) == 1:
+            self._filter.display = True
+            self._filter.focus()
+
+    def action_all(self) -> None:
+        """Show all again."""
+        self._filter.value = ""
+        self.on_input_submitted()
+
+    def on_input_changed(self, changed: Input.Changed) -> None:
+        self._text = changed.value
+        self._show_again()
+
+    def on_input_submitted(self) -> None:
+        self._filter.display = bool(self._filter.value)
+        self._table.focus()
+
     def on_data_table_row_selected(self) -> None:
         found = self._selected
         if found is not None:
@@ -142,6 +174,10 @@ class TopApp(App[None]):
         return self.screen_stack[0].query_one(QueryTable)
 
     @property
+    def _filter(self) -> Input:
+        return self.screen_stack[0].query_one("#filter", Input)
+
+    @property
     def _selected(self) -> QueryLook | None:
         table = self._table
         if not table.row_count:
@@ -151,14 +187,22 @@ class TopApp(App[None]):
 
     def _show(self, looks: Sequence[QueryLook]) -> None:
         self._is_looking = False
-        table = self._table
+        self._seen = looks
         self.looks_by_location = {each.location: each for each in looks}
+        self._show_again()
+
+    def _show_again(self) -> None:
+        """What was seen last, as it is wanted now. The cursor stays on its query."""
+        found = shown(self._seen, self._order, self._text)
+        self.sub_title = f"{len(found)} of {len(self._seen)}, by {self._order}"
+        table, selected = self._table, self._selected
+        places = {each.location: place for place, each in enumerate(found)}
         for key in [row.value for row in table.rows]:
-            if key is not None and key not in self.looks_by_location:
+            if key is not None and key not in places:
                 table.remove_row(key)
         there = {row.value for row in table.rows}
         now_ms = self._clock.now_ms()
-        for each in looks:
+        for each in found:
             cells = _cells(each, now_ms)
             if each.location not in there:
                 table.add_row(*cells, key=each.location)
@@ -166,12 +210,18 @@ class TopApp(App[None]):
             for column, cell in zip(_COLUMNS, cells, strict=True):
                 if table.get_cell(each.location, column) != cell:
                     table.update_cell(each.location, column, cell, update_width=True)
+        if [row.key.value for row in table.ordered_rows] != list(places):
+            table.sort("checkpoint", key=lambda cell: places[str(cell)])
+            if selected is not None and selected.location in places:
+                table.move_cursor(row=places[selected.location])
         self._tell()
 
     def _tell(self) -> None:
         """Below the table: why the query under the cursor is not well, or that there is none."""
         found = self._selected
         text = f"There is no checkpoint in {', '.join(self._places)}." if found is None else ""
+        if found is None and self._seen:
+            text = f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all."
         if found is not None:
             text = found.error or (found.status.message or "" if found.status else "")
         self.screen_stack[0].query_one("#message", Static).update(text)

@@ -13,7 +13,6 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
-from engine.history.measures import measured
 
 AT_ONCE: Final = 16
 """So many checkpoints are looked at at the same time."""
@@ -28,7 +27,7 @@ class QueryLook:
     """One query, as its checkpoint tells it.
 
     :param committed_at_ms: of the last epoch; None: there is none, or it is not told.
-    :param rows_per_second: in; it and the next three are of the last epoch that was reported, None
+    :param rows_per_second: in; it and the next two are of the last epoch that was reported, None
         where that does not tell them.
     :param lag: in the unit of the offsets.
     :param error: why it cannot be looked at, or why it failed.
@@ -71,30 +70,23 @@ class QueryLook:
 
 
 def look(location: str) -> QueryLook:
-    """Look at one checkpoint; what goes wrong is told in the result."""
+    """Look at one checkpoint, by one read where a summary tells enough; what goes wrong is told in
+    the result."""
     name = location.rstrip("/").rpartition("/")[2] or location
     try:
-        checkpoint = Checkpoint(location)
-        status = checkpoint.status()
-        report = next(reversed(checkpoint.progress.read()), None)
-        committed_at_ms = checkpoint.committed_at_ms(status.epoch) if status.epoch >= 0 else None
+        seen = Checkpoint(location).look()
     except (ContinuousError, OSError) as exc:
         return QueryLook(location, name, error=str(exc))
-    found = QueryLook(location, name, status, committed_at_ms, error=status.error)
-    if report is None:
-        return found
-    found = replace(found, name=report.get("name") or name)
-    try:
-        told = measured(report)
-    except ValueError:  # of another engine
-        return found
+    status, told = seen.status, seen.summary
     is_running = status.state.is_active
-    latency = (report.get("latencyMs") or {}).get("readToWritten") or {}
-    return replace(
-        found,
-        rows_per_second=report.get("inputRowsPerSecond") if is_running else None,
+    return QueryLook(
+        location,
+        told.name or name,
+        status,
+        told.committed_at_ms,
+        rows_per_second=told.rows_per_second if is_running else None,
         lag=told.lag,
-        p99_ms=latency.get("p99") if is_running else None,
+        p99_ms=told.latency_p99_ms if is_running else None,
         error=status.error
         or (status.last_error if status.state is QueryState.RESTARTING else None),
     )

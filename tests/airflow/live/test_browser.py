@@ -9,23 +9,24 @@ import json
 import os
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
+from airflow_provider_continuous.deploy.contract import Handle
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.plugins import access, pages
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
-from engine.history.folding import History, Mark
-from engine.history.measures import measured
-from engine.history.stored import Packer, StoredHistory
 from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
+from tests.airflow.live.told_epochs import history_of, report
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.waiting import wait_until
 
@@ -152,53 +153,6 @@ def page(context: BrowserContext, airflow: AirflowClient, root: Path) -> Callabl
     return opened
 
 
-BEGAN_S: Final = round(time.time()) - 61 * 20
-
-
-def report(epoch: int) -> dict[str, Any]:
-    started = datetime.fromtimestamp(BEGAN_S + epoch * 20, timezone.utc)
-    return {
-        "runId": "run-1",
-        "batchId": epoch,
-        "name": "orders-to-lake",
-        "timestamp": started.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-        "batchDuration": 1000,
-        "numInputRows": 1200 + epoch,
-        "inputRowsPerSecond": 1200.0 + epoch,
-        "durationMs": {"commitSink": 9, "walCommit": 2, "triggerExecution": 14},
-        "sources": [
-            {
-                "description": "kafka",
-                "startOffset": json.dumps({"orders": {"0": epoch * 10, "1": epoch * 20}}),
-                "endOffset": json.dumps({"orders": {"0": epoch * 10 + 10, "1": epoch * 20 + 20}}),
-                "latestOffset": json.dumps({"orders": {"0": 700, "1": 1900}}),
-                "lag": json.dumps({"orders": {"0": 100, "1": 700}}),
-                "lagTotal": 800,
-                "numInputRows": 1200,
-                "inputRowsPerSecond": 1200.0,
-            }
-        ],
-        "stateOperators": [{"operatorName": "group", "numRowsTotal": 5, "snapshotBytes": 9000}],
-        "sink": {"description": "delta", "numOutputRows": 600},
-        "latencyMs": {
-            "readToWritten": {"p50": 2.5, "p99": 4.5, "max": 9.5},
-            "epochEndToCommitted": 14,
-        },
-        "numBadRecords": 1 if epoch == 30 else 0,
-        "restarts": 1 if epoch > 40 else 0,
-        "lastError": "a worker was killed" if epoch > 40 else None,
-    }
-
-
-def history_of(epochs: Iterable[int]) -> bytes:
-    kept = StoredHistory(History(), ("run-1", max(epochs)))
-    for epoch in epochs:
-        kept.history.add(measured(report(epoch)))
-    at_ms = (BEGAN_S + 41 * 20) * 1000
-    kept.history.marks.append(Mark(at_ms, "restarted", "a worker was killed"))
-    return Packer().within_budget(kept.blocks, lambda: False)
-
-
 def accessible(page: Page) -> None:
     """Nothing that axe knows of keeps anybody from using the page."""
     found = Axe().run(page).response["violations"]
@@ -291,6 +245,87 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
     expect(shown.get_by_label("Name")).to_have_value("half-writ")
 
 
+def test_a_page_that_was_opened_before_the_first_epoch_gets_all_its_parts(
+    page: Callable[..., Page], root: Path, tmp_path: Path
+) -> None:
+    query = LiveCheckpoint(root / "young")
+    query.hold()
+    shown = page("/query", at=query.location)
+    expect(shown.locator("#epochs")).to_contain_text("none is kept")
+    expect(shown.locator("#partitions, #letters")).to_have_count(0)
+
+    letters = tmp_path / "letters"
+    (letters / "_spark_metadata").mkdir(parents=True)
+    (letters / "part-0.json").write_text('{"epoch":0,"error":"no number","record":"x"}\n')
+    entry = {"path": f"file://{letters}/part-0.json", "size": 1, "isDir": False}
+    (letters / "_spark_metadata" / "0").write_text(f"v1\n{json.dumps(entry)}")
+    query.commit(*range(60))
+    told = [{**report(epoch), "name": "young"} for epoch in range(60)]
+    told[-1]["sink"] = {"description": f"noop, dead letters: json[{letters}]", "numOutputRows": 1}
+    query.checkpoint.progress.write(told)
+
+    expect(shown.locator("#partitions tbody tr")).to_have_count(2)
+    expect(shown.locator("#letters")).to_contain_text("no number")
+    expect(shown.locator("#epochs")).to_contain_text("50 of 60 that are kept, 0 to 59")
+    accessible(shown)
+
+
+def test_an_older_epoch_is_looked_up(page: Callable[..., Page], orders: LiveCheckpoint) -> None:
+    shown = page("/query", at=orders.location)
+    first = shown.locator("#epoch-list tbody tr").first
+
+    shown.get_by_label("Up to epoch").fill("5")
+    shown.get_by_role("button", name="Show").click()
+    expect(first).to_contain_text("1,205")
+    expect(shown.locator("#epoch-list tbody tr")).to_have_count(6)
+    accessible(shown)
+    shown.get_by_role("link", name="The newest").click()
+    expect(first).to_contain_text(re.compile("1,2[56]"))
+    shown.get_by_role("button", name="Show").click()
+    expect(first).to_contain_text(re.compile("1,2[56]"))
+
+
+def test_a_look_that_hangs_is_told_and_ends(
+    page: Callable[..., Page], orders: LiveCheckpoint
+) -> None:
+    shown = page("/query", at=orders.location)
+    held: list[Route] = []
+    shown.route("**/query?**", lambda route: held.append(route))
+    expect(shown.locator("#looked")).to_contain_text("the server has not answered", timeout=60_000)
+    expect(shown.locator("#looked")).to_contain_text("Not up to date since 20")
+
+    shown.unroute("**/query?**")
+    expect(shown.locator("#looked")).to_contain_text("live, every")
+
+
+def test_the_end_of_the_log_is_seen_and_stays_where_somebody_reads(
+    page: Callable[..., Page], root: Path
+) -> None:
+    query = LiveCheckpoint(root / "talkative")
+    query.hold()
+    log = Path(f"{query.location}.logs", "driver.log")
+    log.parent.mkdir()
+    log.write_text("".join(f"line {number} {'x' * 300}\n" for number in range(60)))
+    Notes(query.checkpoint.storage).take(Handle("local", "continuous-1", 0, log=str(log)))
+    shown = page("/query", at=query.location)
+    pre = shown.locator("pre.log")
+    at_its_end = "e => e.scrollHeight - e.clientHeight - e.scrollTop < 4"
+    assert pre.evaluate(at_its_end)
+
+    def says(text: str) -> None:
+        with log.open("a") as file:
+            file.write(f"{text} {'x' * 300}\n")
+        expect(pre).to_contain_text(text)
+
+    says("one more")
+    assert pre.evaluate(at_its_end)
+    pre.focus()
+    pre.evaluate("e => e.scrollTop = 40")
+    says("and another")
+    assert pre.evaluate("e => e.scrollTop") == 40
+    expect(pre).to_be_focused()
+
+
 @pytest.mark.parametrize("context", [LIGHT], indirect=True)
 def test_it_is_dark_when_the_system_is(page: Callable[..., Page], orders: LiveCheckpoint) -> None:
     shown = page("/query", at=orders.location)
@@ -332,6 +367,31 @@ def test_an_epoch_is_pinned_and_old_ones_are_pruned_after_a_look(
     dialog.get_by_role("button", name="Drain").click()
     expect(shown.locator("#done")).to_contain_text("asked to drain")
     assert query.checkpoint.requests.pending("run-1") == "drain"
+
+
+def test_an_airflow_without_queries_says_how_they_get_there(
+    page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing: dict[str, Any] = {"roots": [], "queries": [], "problems": []}
+    monkeypatch.setattr(pages, "look_at_all", lambda seen: nothing)
+    app = pages.create_app()
+    app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)
+    answer = TestClient(app, root_path="/continuous").get("/")
+    shown = page("/")
+    policy = {"Content-Security-Policy": answer.headers["content-security-policy"]}
+    shown.route(
+        "**/continuous/",
+        lambda route: route.fulfill(
+            body=answer.text, content_type="text/html; charset=utf-8", headers=policy
+        ),
+    )
+
+    shown.reload()
+
+    expect(shown.locator("#list")).to_contain_text("No query yet")
+    expect(shown.get_by_role("link", name="always_on")).to_be_visible()
+    expect(shown.get_by_role("link", name="0 queries")).to_be_visible()
+    accessible(shown)
 
 
 def test_what_is_not_there_is_told(page: Callable[..., Page], root: Path) -> None:

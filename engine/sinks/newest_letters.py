@@ -17,10 +17,13 @@ _TOLD = re.compile(r", dead letters: json\[(.+)\]$")
 _TEXTS = ("source", "offset", "record", "error", "operator", "watermark")
 
 
-def newest_letters(report: Mapping[str, Any]) -> dict[str, Any] | None:
+def newest_letters(
+    report: Mapping[str, Any], count: int = LETTERS_SHOWN, files_max: int = FILES_MAX
+) -> dict[str, Any] | None:
     """Return ``{path, letters, error}``, the newest letter first.
 
     :param report: the last progress report: its sink tells where the letters are.
+    :param count: so many at most, of so many files at most.
     :returns: None: the query keeps none.
     """
     told = _TOLD.search(str((report.get("sink") or {}).get("description", "")))
@@ -28,28 +31,30 @@ def newest_letters(report: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     path = told[1]
     try:
-        return {"path": path, "letters": _newest(path), "error": None}
+        return {"path": path, "letters": _newest(path, count, files_max), "error": None}
     except Exception as error:  # of whichever storage
         return {"path": path, "letters": [], "error": redact(str(error))}
 
 
-def _newest(path: str) -> list[dict[str, Any]]:
+def _newest(path: str, count: int, files_max: int) -> list[dict[str, Any]]:
     log, folder = FileSinkLog(open_storage(f"{path.rstrip('/')}/{FOLDER}")), open_storage(path)
     listing = log.listing()
     found: list[dict[str, Any]] = []
-    looked_into = 0
+    seen: set[str] = set()  # an entry that was made of earlier ones has their files as well
     for epoch in sorted(listing, reverse=True):
         for line in reversed(log.lines(listing, epoch)):
             name = str(load_object(line)["path"]).rpartition("/")[2]
-            if looked_into == FILES_MAX or len(found) >= LETTERS_SHOWN:
-                return found[:LETTERS_SHOWN]
-            looked_into += 1
+            if name in seen:
+                continue
+            if len(seen) == files_max or len(found) >= count:
+                return found[:count]
+            seen.add(name)
             try:
                 content = folder.read(name)
             except FileNotFoundError:
                 continue  # somebody has cleared it away
             found += [_letter(each) for each in reversed(content.splitlines()) if each.strip()]
-    return found[:LETTERS_SHOWN]
+    return found[:count]
 
 
 def _letter(line: bytes) -> dict[str, Any]:
