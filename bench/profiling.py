@@ -96,12 +96,19 @@ def _place(frames: list[str]) -> str | None:
         if found is None:
             continue
         file, function = found["file"].replace("\\", "/"), found["function"]
-        for ours in _OURS:
-            if file.startswith(ours) or f"/{ours}" in file:
-                file = ours + file.rpartition(ours)[2]
-                return f"{file} {function}{called}"
+        ours = "" if "site-packages/" in file else _path_of_ours(file)
+        if ours:
+            return f"{ours} {function}{called}"
         called = called or f" → {_module(file)} {function}"
     return None
+
+
+def _path_of_ours(file: str) -> str:
+    """From the project's folder on; empty for a file of others."""
+    for package in _OURS:
+        if file.startswith(package) or f"/{package}" in file:
+            return package + file.rpartition(package)[2]
+    return ""
 
 
 def _module(file: str) -> str:

@@ -90,16 +90,18 @@ def rows(
 
 
 def row_of(told: Sequence[Told], origin: Row) -> Row:
-    """The medians of some runs of one engine."""
-    (*_, last) = told
-    if "missing" in last:
-        return replace(origin, missing=last["missing"], runs=0, seconds=None)
-    names = [name for name in last if name not in ASIDE]
+    """The medians of those runs of one engine that have figures; or why none has."""
+    whole = [each for each in told if "missing" not in each]
+    if not whole:
+        first = told[0]
+        return replace(origin, missing=first["missing"], version=first.get("version"), runs=0)
+    names = [name for name in whole[0] if name not in ASIDE]
     return replace(
         origin,
-        figures={name: statistics.median(each[name] for each in told) for name in names},
-        yardstick=statistics.median(each["yardstick"] for each in told),
-        version=last.get("version"),
+        runs=len(whole),
+        figures={name: statistics.median(each[name] for each in whole) for name in names},
+        yardstick=statistics.median(each["yardstick"] for each in whole),
+        version=whole[0].get("version"),
     )
 
 
@@ -107,9 +109,11 @@ def _show(case: Case, runs: Runs) -> None:
     """Print all figures of some runs."""
     print(f"\n{case.text}: median of runs (min … max)")
     for engine, told in runs.items():
-        names = [name for name in told[0] if name not in ASIDE]
-        shown = "   ".join(f"{n} {spread([each[n] for each in told], 2)}" for n in names)
-        print(f"  {engine:20} {told[0].get('missing', shown)}")
+        whole = [each for each in told if "missing" not in each]
+        names = [name for name in (whole or told)[0] if name not in ASIDE]
+        shown = [f"{name} {spread([each[name] for each in whole], 2)}" for name in names]
+        why = [each["missing"] for each in told if "missing" in each]
+        print(f"  {engine:20} {'   '.join([*shown, *dict.fromkeys(why)])}")
 
 
 def _show_ratios(case: Case, measured: Mapping[str, Row]) -> None:

@@ -15,7 +15,7 @@ import confluent_kafka
 
 from bench.kafka import PARTITIONS, SINK, broker, fill, setting
 from bench.peers import work
-from bench.peers.environments import PEERS, NoPeerError, environment
+from bench.peers.environments import PEERS
 from bench.size import sized
 from tests.servers.kafka import Kafka
 
@@ -37,25 +37,23 @@ CLOSED = RECORDS - PER_SECOND * (work.DELAY_MS + 2 * work.WINDOW_MS) // 1000
 
 def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
-    if engine not in PEERS:
-        with setting(engine, slots=work.SLOTS) as here:
-            fill(here.kafka, RECORDS, record)
-            batches = {} if here.is_ours else {"maxOffsetsPerTrigger": str(PER_BATCH)}
-            handle = here.start(work.counts(here, **batches))
-            found = results(here.kafka)
-            handle.stop()
-        print(json.dumps({"rows/s": rows_per_second(found)}))
+    if engine in PEERS:
+        print(json.dumps(work.tried(engine, lambda: {"rows/s": _of_peer(engine)})))
         return
-    try:
-        environment(engine)
-    except NoPeerError as error:
-        print(json.dumps({"missing": str(error)}))
-        return
+    with setting(engine, slots=work.SLOTS) as here:
+        fill(here.kafka, RECORDS, record)
+        batches = {} if here.is_ours else {"maxOffsetsPerTrigger": str(PER_BATCH)}
+        handle = here.start(work.counts(here, **batches))
+        found = results(here.kafka)
+        handle.stop()
+    print(json.dumps({"rows/s": rows_per_second(found)}))
+
+
+def _of_peer(peer: str) -> float:
     with broker() as (kafka, folder):
         fill(kafka, RECORDS, record)
-        with work.running(engine, kafka.bootstrap, work.CLOSED, folder):
-            found = results(kafka)
-    print(json.dumps({"rows/s": rows_per_second(found), "version": PEERS[engine].version}))
+        with work.running(peer, kafka.bootstrap, work.CLOSED, folder):
+            return rows_per_second(results(kafka))
 
 
 def record(number: int) -> tuple[bytes, bytes]:
@@ -91,7 +89,7 @@ def rows_per_second(found: Sequence[tuple[int, int]]) -> float:
     """From the end of the first burst of results to the last result: what was counted between.
 
     :param found: times in ms, and counts.
-    :raises ValueError: there is one burst, or none: too little to tell.
+    :raises TooFewError: there is one burst, or none: too little to tell.
     """
     ordered = sorted(found)
     gaps = (
@@ -101,6 +99,6 @@ def rows_per_second(found: Sequence[tuple[int, int]]) -> float:
     )
     first = next(gaps, None)
     if first is None:
-        raise ValueError(f"{len(ordered)} results, all of one moment")
+        raise work.TooFewError(f"{len(ordered)} results, all of one moment")
     took_ms = ordered[-1][0] - ordered[first - 1][0]
     return sum(count for _, count in ordered[first:]) / took_ms * 1000

@@ -4,44 +4,42 @@ consumer sees it counted."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 from bench.kafka import broker, setting
 from bench.kafka_pace import latencies_ms
 from bench.measure import percentile
 from bench.peers import work
-from bench.peers.environments import PEERS, NoPeerError, environment
+from bench.peers.environments import PEERS
 
 ENGINES = work.ENGINES
 
 
 def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
-    if engine not in PEERS:
-        with setting(engine, slots=work.SLOTS) as here:
-            late = latencies_ms(
-                here.kafka.bootstrap,
-                here.isolation,
-                lambda: here.start(work.counts(here), "update").stop,
-                record,
-                due,
-            )
-        print(json.dumps(_figures(late)))
+    if engine in PEERS:
+        print(json.dumps(work.tried(engine, lambda: _figures(_of_peer(engine)))))
         return
-    try:
-        environment(engine)
-    except NoPeerError as error:
-        print(json.dumps({"missing": str(error)}))
-        return
+    with setting(engine, slots=work.SLOTS) as here:
+        late = latencies_ms(
+            here.kafka.bootstrap,
+            here.isolation,
+            lambda: here.start(work.counts(here), "update").stop,
+            record,
+            due,
+        )
+    print(json.dumps(_figures(late)))
+
+
+def _of_peer(peer: str) -> list[float]:
     with broker() as (kafka, folder), ExitStack() as stack:
 
-        def start() -> Any:
-            stack.enter_context(work.running(engine, kafka.bootstrap, work.UPDATES, folder))
+        def start() -> Callable[[], None]:
+            stack.enter_context(work.running(peer, kafka.bootstrap, work.UPDATES, folder))
             return lambda: None
 
-        late = latencies_ms(kafka.bootstrap, "read_uncommitted", start, record, due)
-    print(json.dumps({**_figures(late), "version": PEERS[engine].version}))
+        return latencies_ms(kafka.bootstrap, "read_uncommitted", start, record, due)
 
 
 def _figures(late: list[float]) -> dict[str, float]:

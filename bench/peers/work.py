@@ -1,7 +1,7 @@
 """What all engines do: Kafka → count by key in windows of ten seconds of event time → Kafka.
 
 A record is JSON, ``{"key": "key-0001", "at": ms, "due": s}``, and so is a result,
-``{"key": ..., "count": n, "due": s}``, where ``due`` is the newest of what it counts.
+with at least ``count`` and ``due``, which is that of the newest record that it counts.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
 from bench.kafka import ENGINE, MICRO_BATCH, PARTITIONS, SINK, SOURCE, Setting
-from bench.peers.environments import PEERS, environment
+from bench.peers.environments import PEERS, NoPeerError, environment, said
 from engine.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -33,6 +34,26 @@ CLOSED, UPDATES = "closed", "updates"
 """A count is written once, when its window has closed; or whenever it has changed."""
 _FLOWS = Path(__file__).parent / "flows"
 _END_S = 20.0
+
+
+class PeerEndedError(Exception):
+    """An engine has ended by itself; says with what."""
+
+
+class TooFewError(Exception):
+    """There are too few results to tell anything."""
+
+
+def tried(peer: str, measure: Callable[[], Mapping[str, float]]) -> dict[str, Any]:
+    """What is told of another engine: figures and version, or why there are none. That it cannot be
+    installed, or does not do this work, is no failure of the benchmark."""
+    try:
+        environment(peer)
+        return {**measure(), "version": PEERS[peer].version}
+    except NoPeerError as error:
+        return {"missing": f"it cannot be installed: {error}"}
+    except (PeerEndedError, TimeoutError, TooFewError) as error:
+        return {"missing": said(str(error)), "version": PEERS[peer].version}
 
 
 def record(number: int, at_ms: int, due_s: float) -> tuple[bytes, bytes]:
@@ -69,6 +90,7 @@ def running(
     :param what: :data:`CLOSED` or :data:`UPDATES`.
     :param folder: for its files; its log is ``peer.log``.
     :raises NoPeerError: it cannot be had here.
+    :raises PeerEndedError: it has ended before the block.
     """
     here = environment(peer)
     told = {
@@ -98,7 +120,9 @@ def running(
     try:
         yield process
         if process.poll() is not None:
-            raise RuntimeError(f"{peer} has ended:\n{(folder / 'peer.log').read_text()[-3_000:]}")
+            log = (folder / "peer.log").read_text(errors="replace")
+            print(log[-3_000:], file=sys.stderr)
+            raise PeerEndedError(f"it has ended: {(log.strip().splitlines() or [''])[-1]}")
     finally:
         _end(process)
 

@@ -60,3 +60,9 @@ def test_a_row_has_the_medians_of_its_runs() -> None:
 def test_a_row_without_figures_says_why() -> None:
     row = row_of([{"missing": "no wheel", "yardstick": 0.5}], Row(commit="aaaa", runs=3, seconds=1))
     assert (row.figures, row.missing, row.runs) == ({}, "no wheel", 0)
+
+
+def test_a_run_that_told_nothing_does_not_count() -> None:
+    told = [{"p50": 2.0, "yardstick": 0.5}, {"missing": "no result within 120 s", "yardstick": 0.5}]
+    row = row_of(told, Row(commit="aaaa", runs=2))
+    assert (row.figures, row.missing, row.runs) == ({"p50": 2.0}, None, 1)

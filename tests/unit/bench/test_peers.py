@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench.peers import work
 from bench.peers.counts import rows_per_second
-from bench.peers.environments import PEERS, said
+from bench.peers.environments import PEERS, NoPeerError, said
 from bench.peers.latency import due
-from bench.peers.work import record
+from bench.peers.work import PeerEndedError, TooFewError, record, tried
 
 
 def test_rows_count_from_the_end_of_the_first_burst() -> None:
@@ -17,7 +18,7 @@ def test_rows_count_from_the_end_of_the_first_burst() -> None:
 
 
 def test_one_burst_tells_nothing() -> None:
-    with pytest.raises(ValueError, match="2 results, all of one moment"):
+    with pytest.raises(TooFewError, match="2 results, all of one moment"):
         rows_per_second([(1_000, 5), (1_050, 5)])
 
 
@@ -42,3 +43,21 @@ def test_a_reason_is_one_line_without_addresses() -> None:
 
 def test_every_peer_is_pinned() -> None:
     assert all("==" in package for peer in PEERS.values() for package in peer.packages)
+
+
+def test_a_peer_that_is_not_there_or_does_not_work_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ended() -> dict[str, float]:
+        raise PeerEndedError("it has ended: no class found")
+
+    monkeypatch.setattr(work, "environment", lambda peer: None)
+    version = PEERS["quix"].version
+    assert tried("quix", lambda: {"p50": 1.0}) == {"p50": 1.0, "version": version}
+    assert tried("quix", ended) == {"missing": "it has ended: no class found", "version": version}
+
+    def refused(peer: str) -> None:
+        raise NoPeerError("no wheel")
+
+    monkeypatch.setattr(work, "environment", refused)
+    assert tried("quix", ended) == {"missing": "it cannot be installed: no wheel"}

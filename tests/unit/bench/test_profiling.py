@@ -31,3 +31,8 @@ def test_the_largest_come_first_and_few_are_kept() -> None:
         "engine/a.py f97",
     ]
     assert shares(["nothing (bench/a.py) 7"]) == []
+
+
+def test_a_folder_of_others_that_is_called_as_ours_is_theirs() -> None:
+    stack = "f (engine/a.py);connect (/x/site-packages/sqlalchemy/engine/base.py) 1"
+    assert shares([stack]) == [("engine/a.py f → sqlalchemy connect", 1.0)]
