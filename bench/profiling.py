@@ -26,6 +26,10 @@ RATE = 200
 SHOWN = 10
 _PY_SPY = Path(sys.executable).parent / "py-spy"
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^()]+?)(:\d+)?\)$")
+_WAITING = frozenset(
+    {"wait", "select", "poll", "accept", "readinto", "get", "_wait", "_wait_for_tstate_lock"}
+)
+"""Innermost functions that only wait, which py-spy does not always see."""
 _OURS = ("engine/", "airflow_provider_continuous/")
 
 
@@ -75,7 +79,8 @@ def shares(stacks: Iterable[str], most: int = SHOWN) -> list[tuple[str, float]]:
     """The places that take the most, each with its share of all samples of the engine.
 
     A sample counts for the innermost function of ours in it, with what that has called of others:
-    ``engine/task/loop.py read → pyarrow``. Samples without one are of imports and of the benchmark.
+    ``engine/task/loop.py read → pyarrow``. What waits, imports, or is of the benchmark does
+    not count.
 
     :param stacks: as py-spy writes them: frames with ``;`` between, a blank, and how often.
     """
@@ -91,11 +96,13 @@ def shares(stacks: Iterable[str], most: int = SHOWN) -> list[tuple[str, float]]:
 
 def _place(frames: list[str]) -> str | None:
     called = ""
-    for frame in reversed(frames):
-        found = _FRAME.match(frame)
-        if found is None:
-            continue
+    known = [found for frame in reversed(frames) if (found := _FRAME.match(frame)) is not None]
+    if not known or known[0]["function"].rpartition(".")[2] in _WAITING:
+        return None
+    for found in known:
         file, function = found["file"].replace("\\", "/"), found["function"]
+        if "importlib" in file or "zipimport" in file or function == "<module>":
+            return None
         ours = "" if "site-packages/" in file else _path_of_ours(file)
         if ours:
             return f"{ours} {function}{called}"

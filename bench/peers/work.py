@@ -97,6 +97,7 @@ def running(
         "bootstrap": bootstrap,
         "source": SOURCE,
         "sink": SINK,
+        "group": f"{peer}-{what}",
         "what": what,
         "window_ms": WINDOW_MS,
         "delay_ms": DELAY_MS,

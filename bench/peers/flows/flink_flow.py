@@ -22,7 +22,7 @@ tables.execute_sql(f"""
         WATERMARK FOR `time` AS `time` - {delay}
     ) WITH (
         'connector' = 'kafka', 'topic' = '{told["source"]}', {kafka}, 'format' = 'json',
-        'properties.group.id' = 'counts', 'scan.startup.mode' = 'earliest-offset'
+        'properties.group.id' = '{told["group"]}', 'scan.startup.mode' = 'earliest-offset'
     )
 """)
 if told["what"] == "closed":

@@ -21,7 +21,7 @@ def run():
     records = pw.io.kafka.read(
         {
             "bootstrap.servers": told["bootstrap"],
-            "group.id": "counts",
+            "group.id": told["group"],
             "auto.offset.reset": "earliest",
         },
         topic=told["source"],

@@ -15,7 +15,7 @@ told = json.loads(sys.argv[1])
 def run(number):
     app = Application(
         broker_address=told["bootstrap"],
-        consumer_group="counts",
+        consumer_group=told["group"],
         auto_offset_reset="earliest",
         state_dir=Path(told["folder"]) / f"state-{number}",
         producer_extra_config={"linger.ms": 0 if told["what"] == "updates" else 50},

@@ -7,17 +7,19 @@ import pytest
 from bench.profiling import shares
 
 STACKS = [
-    "main (bench/latency.py);read (engine/task/loop.py);poll (/x/site-packages/pyarrow/ipc.py) 6",
-    "main (bench/all.py);read (/x/engine/task/loop.py);poll (/x/site-packages/pyarrow/ipc.py) 1",
+    "main (bench/latency.py);read (engine/task/loop.py);look (/x/site-packages/pyarrow/ipc.py) 6",
+    "main (bench/all.py);read (/x/engine/task/loop.py);look (/x/site-packages/pyarrow/ipc.py) 1",
     "run (/usr/lib/python3.11/threading.py);send (engine/wire/peer.py) 3",
-    "<module> (bench/latency.py);_find (<frozen importlib._bootstrap>) 50",
+    "<module> (bench/latency.py);f (engine/a.py);_find (<frozen importlib._bootstrap>) 50",
+    "f (engine/a.py);g (engine/b.py);Condition.wait (threading.py) 50",
+    "f (engine/a.py);<module> (engine/b.py) 50",
 ]
 
 
 def test_a_sample_is_of_the_innermost_place_of_ours_and_what_it_calls() -> None:
     found = dict(shares(STACKS))
     assert found == {
-        "engine/task/loop.py read → pyarrow poll": pytest.approx(0.7),
+        "engine/task/loop.py read → pyarrow look": pytest.approx(0.7),
         "engine/wire/peer.py send": pytest.approx(0.3),
     }
 
