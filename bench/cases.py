@@ -256,14 +256,16 @@ CASES: Mapping[str, Case] = {
         peer_counts.ENGINES,
         "Kafka → count by key in windows of ten seconds of event time, written when a window has "
         "closed → Kafka: records of JSON in 1,000 keys that are there, rows/s of the closed "
-        "windows from the first ones on; each engine alone beside the broker",
+        "windows from the first ones on; each engine alone beside the broker, with two tasks, "
+        "processes or threads, at least once, with settings for low latency (`bench/peers/flows`)",
         compares=True,
         more_is_better=True,
     ),
     "peer_latency": Case(
         peer_latency.ENGINES,
         "the same at 1,000 records/s, updated counts written at once: from when a record was due "
-        "to a consumer that sees it counted, ms",
+        "to a consumer that sees it counted, ms. Bytewax, Flink and Quix write a count for each "
+        "record, the others what has changed in a batch; Bytewax, Flink and Pathway never drop one",
         compares=True,
     ),
 }

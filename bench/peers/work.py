@@ -1,7 +1,7 @@
 """What all engines do: Kafka → count by key in windows of ten seconds of event time → Kafka.
 
-A record is JSON, ``{"key": "key-0001", "at": ms, "due": s}``, and so is a result,
-with at least ``count`` and ``due``, which is that of the newest record that it counts.
+A record is JSON, ``{"key": "key-0001", "at": ms, "due": s}``, and so is a result: it has a
+``count``, and an update has the ``due`` of the newest record that it counts.
 """
 
 from __future__ import annotations
