@@ -6,7 +6,7 @@ SHELL := /bin/sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench docs clean
+.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench bench-check docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -76,14 +76,17 @@ up: install ## Airflow with the example DAGs; prints the address and the login
 docker-up: ## Airflow on PostgreSQL beside a Spark cluster, in containers
 	docker/up.sh
 
-bench: install ## benchmarks beside Spark's own modes; writes docs/performance.md
-	$(PYTHON_IN_VENV) -m bench --publish
+bench: install ## benchmarks beside Spark's own modes and other engines; writes docs/performance.md; ONLY=state,peers
+	$(PYTHON_IN_VENV) -m bench --publish $(if $(ONLY),--only $(ONLY))
+
+bench-check: install ## the same for a shorter time: which published ratio has fallen by more than 20 %; ONLY=state
+	$(PYTHON_IN_VENV) -m bench --check $(if $(ONLY),--only $(ONLY))
 
 docs: install ## the documentation as a site: build/site/index.html, whose links and blocks are checked
 	NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
 	$(PYTHON_IN_VENV) -m pytest -q tests/site
 
 clean: ## remove everything that was made here, .venv too
-	rm -rf .venv .uv .matrix .demo .demo-kafka .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .uv .matrix .peers .demo .demo-kafka .up build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

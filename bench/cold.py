@@ -51,14 +51,15 @@ def _engine(folder: Path) -> float:
         stderr=subprocess.DEVNULL,
     )
     checkpoint, never = Checkpoint(str(folder / "checkpoint")), threading.Event()
-    while checkpoint.committed_epoch() < 0:
-        assert process.poll() is None, "the query has ended"
-        assert time.monotonic() - began_s < _TIMEOUT_S, "no epoch was committed"
-        never.wait(_LOOK_S)
-    took_s = time.monotonic() - began_s
-    process.terminate()
-    process.wait(_TIMEOUT_S)
-    return took_s
+    try:
+        while checkpoint.committed_epoch() < 0:
+            assert process.poll() is None, "the query has ended"
+            assert time.monotonic() - began_s < _TIMEOUT_S, "no epoch was committed"
+            never.wait(_LOOK_S)
+        return time.monotonic() - began_s
+    finally:
+        process.terminate()
+        process.wait(_TIMEOUT_S)
 
 
 def _spark() -> float:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.measure import percentile
+from bench.size import sized
 from engine.base.background import Background
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -32,16 +33,16 @@ from engine.sinks.files.file_sink_log import SinkFile
 from engine.sources.rate import RateDataSource
 
 _LOCAL = {
-    "local disk, 2 partitions": (2, 0, 500),
-    "local disk, 2 partitions, epoch 1,000,000": (2, 1_000_000, 500),
-    "local disk, 1,000 partitions": (1_000, 0, 100),
-    "local disk, 10,000 partitions": (10_000, 0, 50),
+    "local disk, 2 partitions": (2, 0, sized(500, 200, 10)),
+    "local disk, 2 partitions, epoch 1,000,000": (2, 1_000_000, sized(500, 200, 10)),
+    "local disk, 1,000 partitions": (1_000, 0, sized(100, 50, 8)),
+    "local disk, 10,000 partitions": (10_000, 0, sized(50, 25, 7)),
 }
 _S3 = {"S3, 50 ms per call": 50.0, "S3, 100 ms per call": 100.0}
 ENGINES = (*_LOCAL, *_S3)
 RUN_ID = "bench"
 _WARM_UP = 5
-_S3_EPOCHS = 15
+_S3_EPOCHS = sized(15, 8, 2)
 
 
 def main(engine: str) -> None:

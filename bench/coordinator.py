@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import time
 
+from bench.size import sized
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.events import EpochCommitted, EpochElapsed
 from engine.progress.counters import EpochCounters
 from engine.wire.messages import EpochCommitMessage, TaskStarted
 
 ENGINES = ("100 partitions", "1,000 partitions", "10,000 partitions")
-EVENTS, EVENTS_SHORT = 400_000, 100_000
+EVENTS = sized(400_000, 100_000, 20_000)
 _RUN = "bench"
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     partitions = int(engine.split()[0].replace(",", ""))
-    epochs = (EVENTS_SHORT if short else EVENTS) // partitions
+    epochs = EVENTS // partitions
     coordinator = EpochCoordinator(
         run_id=_RUN, partitions=partitions, first_epoch=0, backlog_max=10
     )

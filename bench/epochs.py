@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from bench.size import sized
 from engine import write_stream
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _CASES = {
     "parquet, 20 ms": ("20 milliseconds", "parquet", 1_000),
 }
 ENGINES = tuple(_CASES)
-WARM_UP_S = 10.0
-MEASURE_S = 20.0
+WARM_UP_S = sized(10.0, 6.0, 2.0)
+MEASURE_S = sized(20.0, 8.0, 2.0)
 
 
 def main(engine: str) -> None:

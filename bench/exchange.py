@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.measure import percentile
+from bench.size import sized
 from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place
 from engine.exchange.partitioning import Partitioner
@@ -26,7 +27,7 @@ from engine.exchange.sender import Sender
 from engine.wire.messages import Address
 
 ENGINES = ("10 rows", "10,000 rows")
-SMALL, BATCHES, BATCHES_SHORT = 2_000, 2_000, 100
+BATCHES = sized(2_000, 500, 50)
 _SCHEMA = pa.schema(
     [
         ("key", pa.string()),
@@ -38,10 +39,10 @@ _SCHEMA = pa.schema(
 _SENDER = Place(0, 0)
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     rows = int(engine.split()[0].replace(",", ""))
-    count = BATCHES_SHORT if short else BATCHES
+    count = BATCHES
     secret = secrets.token_bytes(32)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from bench.size import sized
 from engine.expressions.types import schema_to_spark
 from engine.plan.planner import plan_query
 from engine.task.transform import compile_steps
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LONG: Final = 100_000
-_ROUND_S, _ROUND_SHORT_S = 1.0, 0.1
+_ROUND_S = sized(1.0, 0.3, 0.02)
 """So long a figure is measured."""
 
 
@@ -149,9 +150,9 @@ def _best_ns(transform: Callable[[Any], Any], batch: pa.RecordBatch, round_s: fl
     return best
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one query in this process and print its figures as JSON."""
     from bench.session import session
 
     with session() as spark:
-        print(json.dumps(figures(spark, _QUERIES[engine], _ROUND_SHORT_S if short else _ROUND_S)))
+        print(json.dumps(figures(spark, _QUERIES[engine], _ROUND_S)))

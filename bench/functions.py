@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bench.measure import percentile
+from bench.size import sized
 from engine import write_stream
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 ENGINES = ("engine", "spark continuous")
 EPOCH_S = 3
 WARM_UP_EPOCHS = 2
-EPOCHS = 6
+EPOCHS = sized(6, 5, 3)
 ROWS_PER_SECOND = 1_000
 
 _EPOCHS: list[list[float]] = []

@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any
 
+from bench.size import sized
 from engine import register, write_stream
 
 _CASES: dict[str, dict[str, str]] = {
@@ -23,8 +24,8 @@ _CASES: dict[str, dict[str, str]] = {
     },
 }
 ENGINES = tuple(_CASES)
-_WARM_UP_S = 20.0
-_MEASURE_S = 60.0
+_WARM_UP_S = sized(20.0, 10.0, 2.0)
+_MEASURE_S = sized(60.0, 30.0, 5.0)
 
 
 def main(engine: str) -> None:

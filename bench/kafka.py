@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,26 +50,27 @@ class Setting:
         """What a reader of the sink has to ask for."""
         return "read_committed" if self.engine == EXACTLY_ONCE else "read_uncommitted"
 
-    def read(self) -> DataFrame:
+    def read(self, **options: str) -> DataFrame:
         """The source, from its first record on."""
         return (
             self.spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .option("subscribe", SOURCE)
             .option("startingOffsets", "earliest")
+            .options(**options)
             .load()
         )
 
-    def start(self, df: DataFrame) -> Any:
+    def start(self, df: DataFrame, mode: str = "append") -> Any:
         """Write it to the topic; the handle."""
-        return self.start_to(
-            df, "kafka", **{"kafka.bootstrap.servers": self.kafka.bootstrap, "topic": SINK}
-        )
+        to = {"kafka.bootstrap.servers": self.kafka.bootstrap, "topic": SINK}
+        return self.start_to(df, "kafka", mode, **to)
 
-    def start_to(self, df: DataFrame, sink: str, **options: str) -> Any:
+    def start_to(self, df: DataFrame, sink: str, mode: str = "append", **options: str) -> Any:
         """Write it somewhere; the handle."""
         writer: Any = write_stream(df) if self.is_ours else df.writeStream
         writer = writer.format(sink).options(**options, checkpointLocation=str(self.checkpoint))
+        writer = writer.outputMode(mode)
         if self.engine == EXACTLY_ONCE:
             writer = writer.option("delivery", "exactly-once")
         if self.engine == REAL_TIME:
@@ -84,43 +85,63 @@ class Setting:
 
     def fill(self, records: int, record: bytes) -> None:
         """Put so many into the source."""
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self.kafka.bootstrap,
-                "linger.ms": 50,
-                "queue.buffering.max.messages": 10**6,
-            }
-        )
-        for number in range(records):
-            producer.produce(SOURCE, b"%019d " % number + record, partition=number % PARTITIONS)
-            if number % 10_000 == 0:
-                producer.poll(0)
-                while len(producer) > 500_000:
-                    producer.poll(0.05)
-        producer.flush()
+        fill(self.kafka, records, lambda number: (None, b"%019d " % number + record))
+
+
+def fill(kafka: Kafka, records: int, record: Callable[[int], tuple[bytes | None, bytes]]) -> None:
+    """Put so many into the source, in turn into each partition.
+
+    :param record: key and value, by the number.
+    """
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 10**6,
+        }
+    )
+    for number in range(records):
+        key, value = record(number)
+        producer.produce(SOURCE, value, key, partition=number % PARTITIONS)
+        if number % 10_000 == 0:
+            producer.poll(0)
+            while len(producer) > 500_000:
+                producer.poll(0.05)
+    producer.flush()
 
 
 @contextmanager
-def setting(engine: str, more: Mapping[str, str] | None = None) -> Iterator[Setting]:
+def broker() -> Iterator[tuple[Kafka, Path]]:
+    """One with two empty topics, and a folder for whoever uses it. Both go with the block."""
+    with tempfile.TemporaryDirectory() as name, running_kafka(Path(name) / "kafka") as kafka:
+        kafka.create_topic(SOURCE, PARTITIONS)
+        # What tells when a result was written is one clock, the broker's, whoever writes.
+        kafka.create_topic(SINK, PARTITIONS, message_timestamp_type="LogAppendTime")
+        yield kafka, Path(name)
+
+
+@contextmanager
+def setting(
+    engine: str, more: Mapping[str, str] | None = None, slots: int = 2
+) -> Iterator[Setting]:
     """Everything stops with the block.
 
     :param more: settings of Spark's own session: its ``spark.jars`` are added to the connector's.
+    :param slots: for tasks.
     """
-    conf = {"spark.master": "local[2]"}
+    conf = {"spark.master": f"local[{slots}]"}
     if engine.startswith("spark"):
         conf |= more or {}
         found = jars(*CONNECTOR, alone=True)
         others = [conf["spark.jars"]] if "spark.jars" in conf else []
         conf["spark.jars"] = ",".join([*map(str, found.glob("*.jar")), *others])
-    with tempfile.TemporaryDirectory() as name, running_kafka(Path(name) / "kafka") as kafka:
-        for topic in (SOURCE, SINK):
-            kafka.create_topic(topic, PARTITIONS)
+    with broker() as (kafka, folder):
         spark = build_session(conf, "bench")
         try:
             spark.sparkContext.setLogLevel("ERROR")
             if engine.startswith("engine"):
                 register(spark)
-            yield Setting(engine, kafka, spark, Path(name))
+            yield Setting(engine, kafka, spark, folder)
         finally:
             spark.stop()
 

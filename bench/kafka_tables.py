@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.kafka import PARTITIONS, SOURCE, Setting, in_sql, setting
+from bench.size import sized
 from engine.checkpoint.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RECORDS = 3_000_000
+RECORDS = sized(3_000_000, 3_000_000, 50_000)
+"""The start is part of what is measured, so that fewer would change a ratio."""
 RECORD = b"x" * 70
 
 

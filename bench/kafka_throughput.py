@@ -22,9 +22,10 @@ from bench.kafka import (
     in_sql,
     setting,
 )
+from bench.size import sized
 
 ENGINES = (ENGINE, CONTINUOUS, REAL_TIME, MICRO_BATCH, EXACTLY_ONCE)
-RECORDS = 3_000_000
+RECORDS = sized(3_000_000, 1_500_000, 50_000)
 RECORD = b"x" * 70
 
 

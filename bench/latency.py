@@ -21,14 +21,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bench.measure import percentile
+from bench.size import sized
 from engine import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("engine", "spark continuous", "spark micro-batch")
-WARM_UP_S = 5.0
-MEASURE_S = 10.0
+WARM_UP_S = sized(5.0, 4.0, 2.0)
+MEASURE_S = sized(10.0, 6.0, 2.0)
 ROWS_PER_SECOND = 1_000
 
 _EPOCHS: list[list[float]] = []

@@ -1,26 +1,28 @@
 """The list of 1,000 queries, on storage of which each call takes 50 ms: as the page asks for it.
 
-The checkpoints have what a running query leaves: metadata and a lease with its summary. Printed are
-the seconds of the first list, of one a moment later, and how many calls the first one took.
-
-    python -m bench.listing [QUERIES] [MILLISECONDS]
+The checkpoints have what a running query leaves: metadata and a lease with its summary. Told are
+the seconds of the first list, of one a moment later, and how many calls both took.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from bench.size import sized
+
+ENGINES = ("1,000 queries, 50 ms per call",)
+QUERIES = sized(1_000, 1_000, 50)
+CALL_MS = 50.0
 CALLS = {"read": 0, "ls": 0, "other": 0}
 
 
-def main(queries: int = 1_000, call_ms: float = 50.0) -> None:
-    """Measure, and print the figures as JSON."""
+def main(engine: str) -> None:
+    """Measure in this process and print the figures as JSON."""
     from fsspec.implementations.local import LocalFileSystem
 
     from airflow_provider_continuous.observing.listing import LISTING
@@ -28,18 +30,19 @@ def main(queries: int = 1_000, call_ms: float = 50.0) -> None:
     from engine.checkpoint.storage.local_storage import LocalStorage
 
     with tempfile.TemporaryDirectory(prefix="bench-listing-") as folder:
-        write_queries(Path(folder), queries)
-        _slow(LocalStorage, "read", "read", call_ms)
+        write_queries(Path(folder), QUERIES)
+        _slow(LocalStorage, "read", "read", CALL_MS)
         for name in ("list", "info", "files_below"):
-            _slow(LocalStorage, name, "other", call_ms)
-        _slow(LocalFileSystem, "ls", "ls", call_ms)
+            _slow(LocalStorage, name, "other", CALL_MS)
+        _slow(LocalFileSystem, "ls", "ls", CALL_MS)
         seconds = []
         for _ in range(2):
             began = time.perf_counter()
             found = LISTING.below([Root(folder)])
             seconds.append(round(time.perf_counter() - began, 3))
-            assert (len(found.queries), found.errors) == (queries, {}), found.errors
-    print(json.dumps({"first_s": seconds[0], "again_s": seconds[1], **CALLS}))
+            assert (len(found.queries), found.errors) == (QUERIES, {}), found.errors
+    calls = sum(CALLS.values())
+    print(json.dumps({"first_s": seconds[0], "again_s": seconds[1], "calls": calls}))
 
 
 def write_queries(folder: Path, queries: int) -> None:
@@ -68,7 +71,3 @@ def _slow(kind: Any, name: str, counted_as: str, call_ms: float) -> None:
         return whole(*args, **named)
 
     setattr(kind, name, slow)
-
-
-if __name__ == "__main__":
-    main(*(int(each) for each in sys.argv[1:]))

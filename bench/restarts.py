@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.commits import RUN_ID, Query
+from bench.size import sized
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.execution.admission import admit
@@ -29,7 +30,7 @@ from engine.sources.rate import RateDataSource
 _S3, _LOCAL = "S3, 50 ms per call", "local disk, 10,000 partitions"
 ENGINES = (_S3, _LOCAL)
 _DELAY_MS = 50.0
-_KEPT = 100
+_KEPT = sized(100, 100, 3)
 
 
 def main(engine: str) -> None:

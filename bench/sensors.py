@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import percentile
+from bench.size import sized
 
-SENSORS = 1_000
+SENSORS = sized(1_000, 1_000, 100)
 ENGINES = tuple(f"{kind}, {n}" for n in (1, 10, 100) for kind in ("shared", "alone"))
-FIRST_EPOCH = 12
+FIRST_EPOCH = sized(12, 12, 6)
 """Before this epoch commits nobody goes; so long the CPU is measured, but for the warm-up."""
 WARM_UP_EPOCH = 4
 EPOCHS = 8

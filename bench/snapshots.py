@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench import windows
+from bench.size import sized
 from engine.checkpoint.storage.opening import open_storage
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.pipeline.stateful import APPEND
@@ -24,11 +25,11 @@ from engine.state.contract import EventClock, StatefulStage
 from engine.state.snapshots import SnapshotWriter
 
 ENGINES = ("1,000 keys changed", "10,000 keys changed", "100,000 keys changed")
-KEYS = 1_000_000
-EPOCHS, EPOCHS_SHORT = 20, 3
+KEYS = sized(1_000_000, 1_000_000, 100_000)
+EPOCHS = sized(20, 8, 2)
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     changed = int(engine.split()[0].replace(",", ""))
     stage = windows.stage(EventClock(), APPEND, is_partial=False)
@@ -40,7 +41,7 @@ def main(engine: str, short: bool = False) -> None:
         )
         writer.prepare(0, 0, [stage]).write()
         pauses_ms, writes_ms, sizes = [], [], []
-        for epoch in range(1, 1 + (EPOCHS_SHORT if short else EPOCHS)):
+        for epoch in range(1, 1 + EPOCHS):
             _count(stage, random.choice(KEYS, changed, replace=False))
             began_s = time.perf_counter()
             job = writer.prepare(epoch, 0, [stage])

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from bench import stateful
+from bench.size import sized
 from engine import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ("1,000,000 keys",)
-KEYS = 1_000_000
+KEYS = sized(1_000_000, 1_000_000, 10_000)
 ROWS_PER_SECOND = 500_000
 FILL_S = 15.0
 """Long enough for all keys to have come, on a machine that does nothing else."""

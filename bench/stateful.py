@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from bench import latency, throughput
 from bench.measure import percentile
+from bench.size import sized
 from engine import write_stream
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 ENGINES = ("engine", "spark micro-batch")
 SLOTS = {"engine": 8, "spark micro-batch": 2}
 REDUCERS = 2
-WARM_UP_S = 8.0
-MEASURE_S = 10.0
+WARM_UP_S = sized(8.0, 6.0, 1.0)
+MEASURE_S = sized(10.0, 6.0, 1.5)
 ENOUGH = 40_000_000
 """Rows per second that our source never reaches."""
 _CLOCK = "CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)"

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.size import sized
 from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ENGINES = ("engine", "spark continuous", "spark micro-batch")
-WARM_UP_S = 6.0
-MEASURE_S = 8.0
+WARM_UP_S = sized(6.0, 5.0, 1.0)
+MEASURE_S = sized(8.0, 5.0, 1.5)
 LATE_S = 90.0
 """A batch of Spark's that takes longer than all of that is waited for."""
 ROWS_PER_SECOND = {

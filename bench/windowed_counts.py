@@ -10,12 +10,13 @@ import json
 from typing import TYPE_CHECKING
 
 from bench import stateful
+from bench.size import sized
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ENGINES = stateful.ENGINES
-KEYS = (10_000, 1_000_000)
+KEYS = sized((10_000, 1_000_000), (10_000, 1_000_000), (1_000,))
 ROWS_PER_SECOND = {"engine": stateful.ENOUGH, "spark micro-batch": 500_000}
 
 

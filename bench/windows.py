@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from bench.size import sized
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.expressions.registry import Context
 from engine.pipeline.stateful import APPEND, UPDATE, Aggregate, GroupRows, PartGroup
@@ -25,7 +26,7 @@ from engine.task.grouping import grouping_stage
 from engine.task.partial_grouping import PartialGrouping
 
 ENGINES = ("10,000 keys", "1,000,000 keys")
-BATCHES, BATCHES_SHORT = 40, 5
+BATCHES = sized(40, 15, 2)
 ROWS, ROWS_SMALL = 100_000, 10
 _TIME = pa.timestamp("us", "UTC")
 _WINDOW = pa.struct([("start", _TIME), ("end", _TIME)])
@@ -37,13 +38,12 @@ _RESULTS = pa.schema([*_KEY, pa.field("count", pa.int64())])
 _PARTIAL = pa.schema([*_KEY, *state_fields(_COUNT, "count")])
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     keys = int(engine.split()[0].replace(",", ""))
     random = np.random.default_rng(keys)
-    count = BATCHES_SHORT if short else BATCHES
-    batches = [_batch(random, keys, ROWS) for _ in range(count)]
-    small = [_batch(random, keys, ROWS_SMALL) for _ in range(20 * count)]
+    batches = [_batch(random, keys, ROWS) for _ in range(BATCHES)]
+    small = [_batch(random, keys, ROWS_SMALL) for _ in range(20 * BATCHES)]
     part = PartialGrouping(PartGroup((0, 1), (_COUNT,), _PARTIAL), Context())
     clock = EventClock()
     counting = stage(clock, APPEND, is_partial=True)
@@ -62,8 +62,8 @@ def main(engine: str, short: bool = False) -> None:
     clock.next_watermark_ms = 2 * _WINDOW_US // 1000
     close_s = _seconds(lambda: list(restored(iter(()))))
     figures = {
-        "partial": count * ROWS / partial_s,
-        "grouped": count * ROWS / grouped_s,
+        "partial": BATCHES * ROWS / partial_s,
+        "grouped": BATCHES * ROWS / grouped_s,
         "small_us": small_s / len(small) * 1e6,
         "changes_ms": changes_s * 1e3,
         "restore_ms": restore_s * 1e3,

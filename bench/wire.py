@@ -20,6 +20,7 @@ import threading
 import time
 
 from bench.measure import percentile
+from bench.size import sized
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.events import CloseEpoch, CommitEpoch, EpochCommitted, EpochElapsed, Event
@@ -35,13 +36,13 @@ from engine.wire.messages import (
 )
 
 ENGINES = ("100 tasks", "1,000 tasks", "2,000 tasks", "2,000 tasks, TLS")
-EPOCHS, EPOCHS_SHORT = 20, 4
+EPOCHS = sized(20, 8, 2)
 PROCESSES = 4
 WARM_UP = 2
 _RUN = "bench"
 
 
-def main(engine: str, short: bool = False) -> None:
+def main(engine: str) -> None:
     """Measure one engine in this process and print its figures as JSON."""
     tasks = int(engine.split()[0].replace(",", ""))
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -58,7 +59,7 @@ def main(engine: str, short: bool = False) -> None:
         process.stdin.close()
         processes.append(process)
     try:
-        figures = _drive(endpoint, heard, tasks, EPOCHS_SHORT if short else EPOCHS)
+        figures = _drive(endpoint, heard, tasks, EPOCHS)
     finally:
         endpoint.dismiss("done")
         for process in processes:
