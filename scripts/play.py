@@ -53,7 +53,11 @@ class Demo:
             f"Starting Airflow (scheduler, dag-processor, triggerer, api-server); logs in "
             f"{self.folder}"
         )
-        environment = {"PYTHONWARNINGS": "ignore", **self.environment}
+        environment = {
+            "PYTHONWARNINGS": "ignore",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes the DAGs
+            **self.environment,
+        }
         airflow = AirflowProcesses(self.folder / "airflow", ROOT / "dags", environment=environment)
         try:
             with airflow as client, self._queries_ended():

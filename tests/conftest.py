@@ -7,7 +7,9 @@ of its module.
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,11 +17,11 @@ import pytest
 from engine.spark.class_archive import OPTIONS, use_archive
 from engine.spark.java import find_java
 from tests import sampling
+from tests.servers.jvm import QUICK
 
-# The JVMs of tests live for seconds: compiling less costs half as much time in all, and the archive
-# that `make install` has made halves their starts.
+# The archive that `make install` has made halves the starts of JVMs once more.
 if OPTIONS not in os.environ:  # the processes of xdist inherit it
-    os.environ[OPTIONS] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ[OPTIONS] = " ".join(QUICK)
     if (_java := find_java()) is not None:
         use_archive(_java)
 
@@ -70,6 +72,16 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         "of what is marked as sampled a share is played, drawn by the code of engine and provider "
         f"({sampling.seed_of_code():08x}); all of it: make test-whole"
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end: it is not looked through for garbage, again and again."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

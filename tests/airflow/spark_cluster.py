@@ -15,6 +15,7 @@ import pyspark
 
 from engine.spark.session import prepare_environment
 from scripts.local_airflow.rest import wait_for
+from tests.servers.jvm import QUICK
 
 _DEPLOY = "org.apache.spark.deploy"
 _STOP_S = 20.0
@@ -129,7 +130,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                f"-Dspark.deploy.{key}={value}" for key, value in recovery.items()
+                [*QUICK, *(f"-Dspark.deploy.{key}={value}" for key, value in recovery.items())]
             ),
         }
         with log.open("wb") as output:

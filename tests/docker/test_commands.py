@@ -44,7 +44,8 @@ def stack(secrets: Path) -> Iterator[Stack]:
         pytest.skip("this machine has one loopback address, and each service needs its own")
     root = Path(tempfile.mkdtemp(prefix="compose-"))
     databases: list[DatabaseOfCommand] = []
-    changes = {}
+    # Nobody changes the DAGs.
+    changes = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
     reason = postgresql.missing()
     if reason:
         print(f"On SQLite instead of PostgreSQL; {reason}", file=sys.__stderr__)

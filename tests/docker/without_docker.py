@@ -6,8 +6,8 @@ What differs from a container is put in place of the words of the file, and noth
 - each folder of a container becomes one of that service alone, unless it mounts a volume there:
   that is one folder for all who mount it. A secret is there for a service that asks for it.
 
-The environment is that of the image (its ENV lines), not that of the test. Images that are not ours
-do not run, but for PostgreSQL.
+The environment is that of the image (its ENV lines), not that of the test; only the JVMs, a
+dozen of them, compile less. Images that are not ours do not run, but for PostgreSQL.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import yaml
 from airflow_provider_continuous.deploy.driver_log import tail
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
 from scripts.local_airflow.rest import wait_for
+from tests.servers.jvm import QUICK
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -114,6 +115,7 @@ class Stack:
             "CONTINUOUS_JAVA": str(java),
             "AIRFLOW_HOME": self.here("/opt/airflow", service),
             "PYTHONUNBUFFERED": "1",
+            "JAVA_TOOL_OPTIONS": " ".join(QUICK),
             # In the image the packages are installed; here they may be those of a checkout.
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "HOME": self.here("/opt/airflow", service),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.servers.jars import java, unpacked
+from tests.servers.jvm import QUICK
 from tests.servers.process import Process, free_ports
 
 VERSION = "2.6.13.Final"
@@ -29,7 +30,7 @@ class Apicurio:
         self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
         home = unpacked(f"io.apicurio:apicurio-registry-app:{VERSION}", "all")
         self._command: list[str | Path] = [
-            java(), "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            java(), "-Xmx384m", *QUICK,
             "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}",
             "-jar", home / f"apicurio-registry-app-{VERSION}-runner.jar",
         ]  # fmt: skip

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JJavaError
 
 from engine.spark.java import use_java
 from tests.servers.jars import jars, java
+from tests.servers.jvm import QUICK
 from tests.waiting import wait_until
 
 BESIDE = (
@@ -91,7 +92,7 @@ class Hadoop:
             jarpath=str(py4j),
             classpath=f"{classpath}:{classes}/*",
             javaopts=[
-                "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                "-Xmx512m", *QUICK,
                 "-Djava.net.preferIPv4Stack=true", f"-Dtest.build.data={self.folder / 'data'}",
             ],
             die_on_exit=True,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 
 from tests.servers.jars import jars, java
+from tests.servers.jvm import QUICK
 from tests.servers.process import Process, free_ports
 
 VERSION = "1.11.0"
@@ -64,12 +65,12 @@ class IcebergCatalog:
             for name in ("hadoop-client-*", "log4j-slf4j2-impl-*", "log4j-core-*", "log4j-api-*")
             for path in spark.glob(f"{name}.jar")
         ]
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self._process = Process(
             [
                 *(
                     java(),
-                    *options,
+                    "-Xmx256m",
+                    *QUICK,
                     "-cp",
                     os.pathsep.join([*(f"{each}/*" for each in self._jars), *shared]),
                 ),

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.servers.certificates import write_certificate
 from tests.servers.jars import jars, java
+from tests.servers.jvm import QUICK
 from tests.servers.process import Process, free_ports
 from tests.servers.tokens import AUDIENCE, ISSUER, TokenIssuer
 
@@ -129,7 +130,7 @@ class Kafka(Cluster):
         assert made.returncode == 0, made.stdout + made.stderr
 
     def _java(self, main: str) -> list[str]:
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xmx512m", *QUICK]
         keys = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.%s={self.tokens.key_set.as_uri()}"
         options += [keys % "urls", f"{keys % 'files'},{self.tokens.key_set}"]
         options.append(f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}")

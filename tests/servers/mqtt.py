@@ -21,6 +21,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 
 from tests.servers.certificates import write_certificate
 from tests.servers.jars import jars, java
+from tests.servers.jvm import QUICK
 from tests.servers.process import Process, free_ports
 
 VERSION = "2025.5"
@@ -95,7 +96,7 @@ class MqttBroker:
     def start(self) -> None:
         """And wait until it serves."""
         (steered,) = free_ports(1)
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xmx512m", *QUICK]
         options += [word for each in _OPENED for word in ("--add-opens", f"{each}=ALL-UNNAMED")]
         self.process = Process(
             [java(), *options, "-cp", self._classes, "py4j.GatewayServer", str(steered)],
