@@ -13,7 +13,12 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
-from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
+from airflow_provider_continuous.errors import (
+    QueryEndedError,
+    QueryFailedError,
+    final_errors,
+    is_final,
+)
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
@@ -37,6 +42,7 @@ from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -85,13 +91,19 @@ class QueryStartingOperator(DescribedQueryOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
-        users(context, location, self.storage_conn_id).enter()
+        usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
+        usage.enter(task)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
-        if submitted is not None:
-            run = self._started_run(submitted, document, hook, deadline, context, on_running)
-        else:
-            run = self._adopted_or_started(document, hook, deadline, context, on_running)
+        try:
+            if submitted is not None:
+                run = self._started_run(submitted, document, hook, deadline, context, on_running)
+            else:
+                run = self._adopted_or_started(document, hook, deadline, context, on_running)
+        except (AirflowFailException, ContinuousError) as error:
+            if _is_for_good(error, context) and usage.came_in(task):
+                usage.leave()  # else who uses it indeed would leave it to nobody
+            raise
         self._watch(location, str(run.run_id), context)
         return run
 
@@ -391,6 +403,13 @@ class QueryStartingOperator(DescribedQueryOperator):
         if not submitted.end():
             raise submitted.start_error(f"was submitted by {handle.by}, and could not be ended")
         return hook.submit(document, own)
+
+
+def _is_for_good(error: Exception, context: Context) -> bool:
+    """Tell whether no retry comes."""
+    if isinstance(error, ContinuousError) and not is_final(error):
+        return bool(context["ti"].try_number > context["ti"].max_tries)
+    return True
 
 
 def _without_document(handle: Handle) -> dict[str, Any]:
