@@ -14,9 +14,11 @@ import pytest
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
     RestartContinuousQueryOperator,
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
     base,
 )
 from airflow_provider_continuous.tasks import killing, users
@@ -152,6 +154,69 @@ def test_what_others_wait_for_too_is_left_to_them(
 
     assert submitted[0].process.poll() is None
     assert waiting.watches == "submission 0"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("operator", [DrainContinuousQueryOperator, StopContinuousQueryOperator])
+@pytest.mark.parametrize("has_run", [False, True])
+def test_who_ends_the_query_ends_what_is_on_its_way(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    operator: Any,
+    has_run: bool,
+) -> None:
+    if has_run:
+        live = LiveCheckpoint(spec["checkpoint_location"])
+        live.hold("old")
+        live.end(QueryState.STOPPED)
+    spec["conf"] = {"stand_in": "hang"}
+    deferred(lambda: make().execute(context))
+
+    end = operator(task_id="end", checkpoint_location=spec["checkpoint_location"])
+    ended = end.execute(context)
+
+    assert (ended["run_id"], ended["state"]) == (
+        ("old", "STOPPED") if has_run else (None, "UNKNOWN")
+    )
+    assert submitted[0].process.poll() is not None
+
+
+def test_what_is_on_its_way_for_others_is_left_to_them(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(users, "is_on", lambda *_: True)
+    deferred(lambda: make().execute(context))
+    location = spec["checkpoint_location"]
+    Users(Checkpoint(location).storage, "another_dag", "a_run").enter()
+
+    left = DrainContinuousQueryOperator(task_id="end", checkpoint_location=location).execute(
+        context
+    )
+
+    assert left["left_to"] == ["another_dag, a_run"]
+    assert submitted[0].process.poll() is None
+
+
+def test_what_is_on_its_way_and_out_of_reach_is_told(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deferred(lambda: make().execute(context))
+    end = DrainContinuousQueryOperator(
+        task_id="end", checkpoint_location=spec["checkpoint_location"]
+    )
+    monkeypatch.setattr(SubmittedQuery, "end", lambda _: False)
+
+    with pytest.raises(QueryStartError, match=r"Submission .* may still come to run, and could"):
+        end.execute(context)
 
 
 def test_a_run_of_somebody_else_is_not_its_start(
