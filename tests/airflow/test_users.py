@@ -14,6 +14,7 @@ from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     RunContinuousQueryOperator,
@@ -172,6 +173,25 @@ def test_nor_is_a_start_that_fails_late(
 
     with pytest.raises(WaitTimeoutError, match="goes on, as it is used by a_dag, two"):
         start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+
+
+def test_who_has_waited_for_the_start_of_others_has_not_started_it(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, tmp_path: Path
+) -> None:
+    """The one who has is over, and has left the query running."""
+    gate = tmp_path / "gate"
+    spec["conf"] = {"lease_gate": str(gate), "gate": str(gate.with_suffix(".epochs"))}
+    hook = ContinuousQueryHook()
+    hook.submit(hook.specification(spec), "a_dag.t, one")
+    gate.touch()
+    context = of("two")
+    context["ti"].try_number = 3
+
+    with pytest.raises(WaitTimeoutError) as caught:
+        start(wait_for=100, timeout=3, on_kill_action="drain").execute(context)
+
+    assert "this task has started" not in str(caught.value)
+    assert state(spec) is QueryState.RUNNING
 
 
 def test_nor_a_killed_task(

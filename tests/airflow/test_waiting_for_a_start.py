@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.observing.pool import StorageHangsError
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     RestartContinuousQueryOperator,
@@ -123,6 +124,20 @@ def test_one_that_is_too_late_is_ended(
 
     with pytest.raises(QueryStartError, match="hung for"):
         make().woken(context, waiting.wait())
+    submitted[0].process.wait()
+
+
+def test_one_that_is_too_late_is_ended_also_where_storage_hangs(
+    make: Make, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    waiting, _ = deferred(lambda: make(timeout=3).execute(context))
+    wait_until(lambda: waiting.deadline_in_s <= 0, "the deadline")
+
+    event = waiting.missed(StorageHangsError("The mount does not answer."))
+    assert event is not None
+    assert event["outcome"] == "timeout"
+    with pytest.raises(QueryStartError, match="hung for"):
+        make().woken(context, event)
     submitted[0].process.wait()
 
 

@@ -305,9 +305,11 @@ class QueryStartingOperator(DescribedQueryOperator):
             self._gives_way(hook.reconcile(document, status, "upgrade"), f"run {status.run_id}")
 
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
-        """Tell whether this task, in whichever attempt, has started this run."""
-        records = TaskMemory(context).recall("submissions") or []
-        return any(is_run_of(Handle.read(record), status) for record in records)
+        """Tell whether this task, in whichever attempt, has started this run; it may also have
+        waited for what others have submitted."""
+        own = str(TaskIdentity.of(context["ti"]))
+        handles = map(Handle.read, TaskMemory(context).recall("submissions") or [])
+        return any(handle.by == own and is_run_of(handle, status) for handle in handles)
 
     def _submit(
         self,
