@@ -367,6 +367,25 @@ def test_the_file_of_a_specification_is_templated(
     assert parts["sql"] == "SELECT value + 1 AS value FROM source"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: '{{ params.waht }}'", r"numbers\.yaml cannot be rendered: .* no attribute 'waht'"),
+        ("sink:\n  format: '{{ params.what'", r"numbers\.yaml, line 2, cannot be rendered: unexp"),
+    ],
+)
+def test_a_template_in_it_that_is_wrong_fails_for_good(
+    start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, text: str, said: str
+) -> None:
+    (tmp_path / "numbers.yaml").write_text(text)
+    told = {**context, "params": {"what": "value + 1"}}
+    with DAG("a_dag"):
+        task = start(spec=str(tmp_path / "numbers.yaml"))
+
+    with set_current_context(told), pytest.raises(AirflowFailException, match=said):
+        task.execute(told)
+
+
 def test_the_file_that_airflow_writes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has all defaults in it."""
     written = {"operators": {"default_deferrable": ("false", "airflow.cfg")}}
