@@ -17,6 +17,7 @@ from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from engine.checkpoint.find import LOGS_SUFFIX
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
@@ -88,5 +89,5 @@ def default_log_dir(checkpoint_url: str) -> Path:
         return Path(configured)
     parts = urlsplit(checkpoint_url)
     if parts.scheme in ("", "file"):
-        return Path(parts.path.rstrip("/") + ".logs")
+        return Path(parts.path.rstrip("/") + LOGS_SUFFIX)
     return Path(conf.get("logging", "base_log_folder")) / "continuous"
