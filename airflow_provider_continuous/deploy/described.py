@@ -6,7 +6,7 @@ part                   says
 =====================  =========================================================================
 deploy                 the deploy mode, with the connection of the cluster
 spark_submit.*         options of the submission; its ``conf`` is among the document's
-environment.*          variables of the query
+environment.*          variables of the query: of each a digest, for its name may not show a secret
 variables.*            those of them that the document names, as ``${REGION}``: they may change rows
 =====================  =========================================================================
 
@@ -15,6 +15,7 @@ All but the last are settings. The rest is told by :mod:`engine.query.spec.descr
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields
@@ -50,8 +51,14 @@ def describe_submission(
     text = json.dumps(document, default=str)
     for name, value in settings.environment.items():
         kind = "variables" if f"${{{name}}}" in text else "environment"
-        parts |= {f"{kind}.{key}": told for key, told in identity({name: str(value)}).items()}
+        parts |= {
+            f"{kind}.{key}": _digest(told) for key, told in identity({name: str(value)}).items()
+        }
     return {**describe(document), **parts}
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:8]
 
 
 def is_of_submission(part: str) -> bool:
