@@ -24,6 +24,7 @@ ENGINE = (sys.executable, "-m", "engine")
 SPEC_SUFFIX = ".spec.json"
 LOG_SUFFIX = ".log"
 PROPERTIES_SUFFIX = ".properties"
+_NAME_MAX = 50
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """The query's name, as far as it can be part of a file's name."""
-        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))
+        """The query's name, as far as it can be part of a file's name, which has 255 bytes."""
+        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))[:_NAME_MAX]
 
     def path(self, suffix: str) -> Path:
         """Return the path of one of this submission's files."""

@@ -349,6 +349,12 @@ def test_killing_the_task_leaves_the_query(start: Start, context: Any) -> None:
     assert Checkpoint(result["checkpoint_location"]).status().state is QueryState.RUNNING
 
 
+def test_a_name_may_be_long(start: Start, spec: dict[str, Any], context: Any) -> None:
+    task = start(spec={**spec, "name": "größe" * 60})
+
+    assert task.execute(context)["epoch"] >= -1
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_the_file_of_a_specification_is_templated(
     start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, native: bool

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
@@ -68,11 +69,14 @@ class QueryStartingOperator(DescribedQueryOperator):
         super().__init__(**kwargs)
         self._watched: EndsWithTask | None = None
         self._resumed: SubmittedQuery | None = None
+        self._is_last = False
 
     def on_kill(self) -> None:
-        """End the query as ``on_kill_action`` says, if somebody has ended this task indeed."""
+        """End the query as ``on_kill_action`` says, if somebody has ended this task indeed, or its
+        last attempt has come to its ``execution_timeout``: Airflow asks before it says so."""
+        is_over = self._is_last and isinstance(sys.exc_info()[1], AirflowTaskTimeout)
         if self._watched is not None:
-            self._watched.end_within(ON_KILL_S)
+            self._watched.end_within(ON_KILL_S, is_over=is_over)
         elif self.on_kill_action != "detach":
             self.log.info("Killed before this task has started anything: no query is asked to end")
 
@@ -93,6 +97,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         location = str(document["checkpoint_location"])
         usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
         usage.enter(task)
+        self._is_last = _is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
         try:
@@ -125,6 +130,7 @@ class QueryStartingOperator(DescribedQueryOperator):
 
     def _watch(self, location: str, run_id: str, context: Context) -> None:
         """Make a run the one that ``on_kill`` asks to end."""
+        self._is_last = _is_last_attempt(context)
         self._watched = QueryOfTask(
             self.on_kill_action,
             self._opened(location),
@@ -174,12 +180,12 @@ class QueryStartingOperator(DescribedQueryOperator):
 
         :returns: what was done, for the error.
         """
-        hook, task_instance = self._query_hook(), context["ti"]
+        hook = self._query_hook()
         status = hook.status(location)
         if not status.state.is_active or not self._is_own(status, context):
             return ""
         run = f"Run {status.run_id}, which this task has started,"
-        if task_instance.try_number <= task_instance.max_tries:
+        if not _is_last_attempt(context):
             return f"{run} goes on: a retry adopts it."
         if self.on_kill_action == "detach":
             return f"{run} goes on, as on_kill_action is 'detach'."
@@ -410,8 +416,12 @@ class QueryStartingOperator(DescribedQueryOperator):
 def _is_for_good(error: Exception, context: Context) -> bool:
     """Tell whether no retry comes."""
     if isinstance(error, ContinuousError) and not is_final(error):
-        return bool(context["ti"].try_number > context["ti"].max_tries)
+        return _is_last_attempt(context)
     return True
+
+
+def _is_last_attempt(context: Context) -> bool:
+    return bool(context["ti"].try_number > context["ti"].max_tries)
 
 
 def _without_document(handle: Handle) -> dict[str, Any]:
