@@ -250,7 +250,11 @@ def test_a_run_of_somebody_else_is_not_its_start(
 
 
 def test_what_is_replaced_is_awaited_without_a_worker(
-    make: Make, spec: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     live = LiveCheckpoint(spec["checkpoint_location"])
     live.hold("old")
@@ -261,6 +265,7 @@ def test_what_is_replaced_is_awaited_without_a_worker(
 
     live.end(QueryState.STOPPED)
     spec["conf"] = {}
+    monkeypatch.setattr(base, "START_LINGER_S", 30.0)
     started, method = deferred(lambda: make(**task).woken(context, waiting.wait()))
 
     assert (method, started.deadline) == ("execute_complete", waiting.deadline)
