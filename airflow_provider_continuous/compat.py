@@ -20,6 +20,7 @@ if TYPE_CHECKING or RELEASE >= (3, 2):
         AirflowRescheduleException,
         AirflowSensorTimeout,
         AirflowSkipException,
+        AirflowTaskTimeout,
         TaskDeferred,
     )
 else:
@@ -31,6 +32,7 @@ else:
         AirflowRescheduleException,
         AirflowSensorTimeout,
         AirflowSkipException,
+        AirflowTaskTimeout,
         TaskDeferred,
     )
 
@@ -48,6 +50,7 @@ __all__ = [
     "AirflowRescheduleException",
     "AirflowSensorTimeout",
     "AirflowSkipException",
+    "AirflowTaskTimeout",
     "SharedStreamProducer",
     "TaskDeferred",
     "conf",

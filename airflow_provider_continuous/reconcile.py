@@ -22,8 +22,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, get_args
 
+from airflow_provider_continuous.deploy.described import (
+    DEPLOY,
+    is_of_submission,
+    says_how_it_runs,
+)
 from engine.pipeline.identity import OTHER_SINK, OTHER_SOURCE, Change
-from engine.query.spec import is_setting
 
 OnChanged = Literal["refuse", "adopt", "upgrade"]
 """What to do when the query that runs is of another document."""
@@ -80,14 +84,16 @@ def reconcile(
 ) -> Verdict:
     """Compare the wanted document with the running one, and decide.
 
-    :param wanted: as :func:`engine.query.spec.describe` has it; ``noted`` is the running one's,
-        None if nobody has noted it.
+    :param wanted: as :func:`airflow_provider_continuous.deploy.described.describe_submission` has
+        it; ``noted`` is the running one's, None if nobody has noted it.
     :param fingerprint: in the running one's checkpoint, if there is one.
     """
     recorded = _recorded(wanted, fingerprint)
     old: Mapping[str, str] = noted if noted is not None else recorded
     if noted is None:
         wanted = {part: text for part, text in wanted.items() if part in recorded}
+    elif DEPLOY not in noted:  # by an earlier release
+        wanted = {part: text for part, text in wanted.items() if not is_of_submission(part)}
     changes = [
         Change(
             part,
@@ -98,7 +104,7 @@ def reconcile(
         for part in dict.fromkeys([*old, *wanted])
         if old.get(part) != wanted.get(part)
     ]
-    changes.sort(key=lambda change: (change.is_safe, is_setting(change.part)))
+    changes.sort(key=lambda change: (change.is_safe, says_how_it_runs(change.part)))
     allowed = wanted.get(_ALLOWED, "").lower() == "true"
     return Verdict(_decide(changes, on_changed, allowed), tuple(changes), noted is not None)
 
@@ -109,7 +115,7 @@ def _decide(changes: Sequence[Change], on_changed: OnChanged, allowed: bool) -> 
     if on_changed == "upgrade":
         unsafe = any(not change.is_safe for change in changes)
         return Decision.REFUSE if unsafe and not allowed else Decision.UPGRADE
-    if on_changed == "adopt" or all(is_setting(change.part) for change in changes):
+    if on_changed == "adopt" or all(says_how_it_runs(change.part) for change in changes):
         return Decision.WARN
     return Decision.REFUSE
 

@@ -77,7 +77,7 @@ class Handle:
     :param driver_id: the driver or application on the cluster, once it is known.
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.
-    :param document: what was submitted, as :func:`engine.query.spec.describe` has it; None: an
+    :param document: what was submitted, as :mod:`..described` tells it; None: an
         earlier release has noted this.
     """
 

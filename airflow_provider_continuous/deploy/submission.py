@@ -17,12 +17,14 @@ from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from engine.checkpoint.find import LOGS_SUFFIX
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
 SPEC_SUFFIX = ".spec.json"
 LOG_SUFFIX = ".log"
 PROPERTIES_SUFFIX = ".properties"
+_NAME_MAX = 50
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """The query's name, as far as it can be part of a file's name."""
-        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))
+        """The query's name, as far as it can be part of a file's name, which has 255 bytes."""
+        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))[:_NAME_MAX]
 
     def path(self, suffix: str) -> Path:
         """Return the path of one of this submission's files."""
@@ -88,5 +90,5 @@ def default_log_dir(checkpoint_url: str) -> Path:
         return Path(configured)
     parts = urlsplit(checkpoint_url)
     if parts.scheme in ("", "file"):
-        return Path(parts.path.rstrip("/") + ".logs")
+        return Path(parts.path.rstrip("/") + LOGS_SUFFIX)
     return Path(conf.get("logging", "base_log_folder")) / "continuous"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,10 @@ from engine.checkpoint.copies import CopyReport, copy_checkpoint
 from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_checkpoint
 from engine.checkpoint.pins import Pin
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import PruneReport, prune
 from engine.checkpoint.rewind import RewindReport
+from engine.checkpoint.silence import Silence
 from engine.checkpoint.watermark import committed_watermark
 from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
 from engine.sinks.reopen import recorded_sink
@@ -70,8 +73,20 @@ class CheckpointHook(BaseHook):
         return committed_watermark(self.checkpoint)
 
     def status(self) -> CheckpointStatus:
-        """Return who runs the query, in which state, and how far it has come."""
-        return self.checkpoint.status()
+        """Return who runs the query, in which state, and how far it has come.
+
+        A run on another machine that looks lost is watched for some heartbeats before that is
+        believed: its clock may be behind.
+        """
+        status = self.checkpoint.status()
+        if status.state is not QueryState.LOST:
+            return status
+        told = self._silence.state()
+        return status if told is None else replace(status, state=told)
+
+    @cached_property
+    def _silence(self) -> Silence:
+        return Silence(self.checkpoint.storage)
 
     def glance(self) -> QueryLook | None:
         """Return nearly the same with one read: as of the run's last heartbeat, without offsets.

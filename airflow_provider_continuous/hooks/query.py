@@ -19,6 +19,7 @@ from airflow_provider_continuous.connections.location import (
 )
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
+from airflow_provider_continuous.deploy.described import describe_submission
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
@@ -41,7 +42,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
 from engine.errors import ConfigError
 from engine.logs.json_lines import TEXT
-from engine.query.spec import describe, load_spec, parse_document, read_document
+from engine.query.spec import load_spec, parse_document, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
@@ -160,7 +161,8 @@ class ContinuousQueryHook(BaseHook):
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
         deployment = self._deployment(document["checkpoint_location"])
-        return deployment.submit(lambda: self._submission(document), by, describe(document))
+        described = describe_submission(document, self.settings)
+        return deployment.submit(lambda: self._submission(document), by, described)
 
     def reconcile(
         self,
@@ -181,7 +183,8 @@ class ContinuousQueryHook(BaseHook):
             handle = running.handle
         noted = None if handle is None else handle.document
         fingerprint = read_fingerprint(checkpoint.storage)
-        return reconcile(describe(document), noted, fingerprint, on_changed)
+        wanted = describe_submission(document, self.settings)
+        return reconcile(wanted, noted, fingerprint, on_changed)
 
     def on_its_way(self, checkpoint_location: str) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run, None if it has run, or ended.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,7 +100,7 @@ class QueryListing:
     def _look(self, key: tuple[str, ...], begin: Mapping[str, Callable[[], _Found]]) -> None:
         until_s = time.monotonic() + LISTED_WITHIN_S
         last = self._last.get(key, Listing())
-        search = _Search(until_s, last, FOLDERS_MAX * len(begin))
+        search = _Search(until_s, last, FOLDERS_MAX * len(begin), list(begin))
         for location, look in begin.items():
             search.ask(location, look)
         found = search.finish()
@@ -151,10 +151,14 @@ class _Search:
     :param until_s: no look is waited for any longer, monotonic.
     :param last: what is shown of those that do not answer.
     :param folders_max: so many are looked into.
+    :param tops: where the search begins.
     """
 
-    def __init__(self, until_s: float, last: Listing, folders_max: int) -> None:
+    def __init__(
+        self, until_s: float, last: Listing, folders_max: int, tops: Sequence[str]
+    ) -> None:
         self._until_s, self._last, self._folders_max = until_s, last, folders_max
+        self._tops = tops
         self._asked: dict[Future[_Found], str] = {}
         self._folders = 0
         self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
@@ -163,8 +167,9 @@ class _Search:
     def ask(self, location: str, look: Callable[[], _Found]) -> None:
         """Begin to look at a folder."""
         if self._folders >= self._folders_max:
-            above = location.rpartition("/")[0]  # told once, however many there are
-            self._found.errors[above] = (
+            # Told once, however many there are, and however deep.
+            tops = (top for top in self._tops if location.startswith(f"{top.rstrip('/')}/"))
+            self._found.errors[next(tops, location)] = (
                 f"More than {self._folders_max} folders are not looked into."
             )
             return

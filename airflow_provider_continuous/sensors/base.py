@@ -33,9 +33,10 @@ class CheckpointSensor(BaseSensorOperator):
     :param poke_interval: seconds between two looks: 1, and 60 with ``mode="reschedule"``, unless
         told otherwise.
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
-    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off.
+    :param mode: ``poke`` or ``reschedule``; naming one turns deferral off, and so do
+        ``exponential_backoff`` and ``silent_fail``, which count in a worker alone.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
-        default unless ``mode`` is named, or ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is
+        default unless one of these is given, or ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is
         ``False``.
     """
 
@@ -54,15 +55,30 @@ class CheckpointSensor(BaseSensorOperator):
         mode: str | None = None,
         deferrable: bool | None = None,
         start_from_trigger: bool = False,
+        exponential_backoff: bool = False,
+        silent_fail: bool = False,
         **kwargs: Any,
     ) -> None:
         if poke_interval is None:
             poke_interval = 60.0 if mode == "reschedule" else 1.0
-        super().__init__(mode=mode or "poke", poke_interval=poke_interval, **kwargs)
+        super().__init__(
+            mode=mode or "poke",
+            poke_interval=poke_interval,
+            exponential_backoff=exponential_backoff,
+            silent_fail=silent_fail,
+            **kwargs,
+        )
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
+        given = {"exponential_backoff": exponential_backoff, "silent_fail": silent_fail}
+        of_worker = [name for name, value in given.items() if value]
+        if deferrable and of_worker:
+            raise ValueError(
+                f"{self.task_id}: {' and '.join(of_worker)} counts in a worker alone, and "
+                "deferrable=True waits in the triggerer. Keep one of them."
+            )
         if deferrable is None:
-            deferrable = mode is None and by_default()
+            deferrable = mode is None and not of_worker and by_default()
         self.deferrable = deferrable
         self._starts_from_trigger = start_from_trigger
 

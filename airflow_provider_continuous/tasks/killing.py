@@ -89,12 +89,15 @@ class EndsWithTask(ABC):
         self._task = task
         self._log = log
 
-    def end(self) -> bool:
-        """Ask it to end if the task is over; tell whether it was asked."""
+    def end(self, *, is_over: bool = False) -> bool:
+        """Ask it to end if the task is over; tell whether it was asked.
+
+        :param is_over: it is, though Airflow does not say so yet.
+        """
         action = self._action
         if action == "detach":
             return False
-        state = task_state(self._task)
+        state = "failed" if is_over else task_state(self._task)
         if state not in _OVER:
             self._leave(f"the task is {state}, and not over")
             return False
@@ -103,13 +106,15 @@ class EndsWithTask(ABC):
         self._log.info("Asked %s to %s: the task is %s", self.name, action, state)
         return True
 
-    def end_within(self, seconds: float) -> None:
+    def end_within(self, seconds: float, *, is_over: bool = False) -> None:
         """As :meth:`end`, from a signal handler: never longer than this, never an error.
 
         The main thread, which the signal has interrupted, may be talking to Airflow just now;
         this needs a thread of its own to give up on.
         """
-        thread = threading.Thread(target=self._end_or_log, name="on_kill", daemon=True)
+        thread = threading.Thread(
+            target=self._end_or_log, args=[is_over], name="on_kill", daemon=True
+        )
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
@@ -119,9 +124,9 @@ class EndsWithTask(ABC):
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
         """Ask it, and tell whether that made sense."""
 
-    def _end_or_log(self) -> None:
+    def _end_or_log(self, is_over: bool) -> None:
         try:
-            self.end()
+            self.end(is_over=is_over)
         except Exception as error:
             self._leave(f"it cannot be told what became of the task: {error}")
 

@@ -1,10 +1,11 @@
 """Which DAG runs use a query, noted in its checkpoint::
 
-    control/users/<digest>    {"dag_id":"orders","run_id":"scheduled__2026-..."}
+    control/users/<digest>    {"dag_id":"orders","run_id":"scheduled__2026-...","by":"start"}
 
 A DAG run enters before it starts or adopts the query, and leaves when it would end it: who leaves
-while others are still there leaves the query to them. A DAG run that is over, as Airflow says, or
-that is not there any more, uses nothing, whether it has left or not.
+while others are still there leaves the query to them. It also leaves when the task by which it came
+in is refused, or has failed for good: it never had the query. A DAG run that is over, as Airflow
+says, or that is not there any more, uses nothing, whether it has left or not.
 """
 
 from __future__ import annotations
@@ -29,14 +30,23 @@ class Users:
         self._storage = storage
         self._dag_run = (dag_id, run_id)
 
-    def enter(self) -> None:
+    def enter(self, by: str = "") -> None:
         """Note this DAG run.
 
+        :param by: the task of it that comes in; only the first one is noted.
         :raises CheckpointError: the checkpoint cannot be written.
         """
         dag_id, run_id = self._dag_run
-        text = dump({"dag_id": dag_id, "run_id": run_id})
+        text = dump({"dag_id": dag_id, "run_id": run_id, "by": by})
         self._storage.create(self._name(self._dag_run), text.encode())
+
+    def came_in(self, by: str) -> bool:
+        """Tell whether this DAG run is noted because of a task."""
+        try:
+            noted = load_object(self._storage.read(self._name(self._dag_run)))
+        except (FileNotFoundError, ValueError):
+            return False
+        return noted.get("by") == by
 
     def leave(self) -> bool:
         """Forget this DAG run; tell whether it was noted."""

@@ -16,7 +16,7 @@ from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
 from airflow_provider_continuous.triggers.poller import Event, OneLook
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 
 DRIVER_EVERY_S = 5.0
 """The driver is looked at so often: a cluster is asked each time."""
@@ -68,7 +68,13 @@ class SubmissionTrigger(KillableTrigger):
 
     def observe(self, shared: OneLook | None = None) -> Event | None:
         """Look once; every event tells which submission it is, and how far its log was shown."""
-        event = super().observe(shared)
+        return self._about(super().observe(shared))
+
+    def missed(self, error: ContinuousError) -> Event | None:
+        """Bear that a look has not come back; the deadline tells which submission it is, too."""
+        return self._about(super().missed(error))
+
+    def _about(self, event: Event | None) -> Event | None:
         about = {"number": self.number, "log_position": self.log_position}
         return None if event is None else {**event, **about}
 

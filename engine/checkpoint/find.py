@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ DEPTH_MAX = 4
 """How many folders below another one a checkpoint may lie."""
 FOLDERS_MAX = 2_000
 """How many folders are looked into."""
+LOGS_SUFFIX = ".logs"
+"""A folder beside a checkpoint, of its name and this, holds the output of its query's processes."""
 _LOGS = ("offsets", "commits")
 
 
@@ -112,7 +114,8 @@ class Folder:
         return Checkpoint(f"{self.top.rstrip('/')}/{self.relative}", self.storage_options)
 
     def below(self) -> list[Folder] | None:
-        """The folders in it; None: it is a checkpoint. Told by the names in it, with one listing.
+        """The folders in it, without those of logs; None: it is a checkpoint. Told by the names in
+        it, with one listing.
 
         :raises CheckpointError: the storage cannot be listed.
         """
@@ -136,8 +139,12 @@ class Folder:
                 depth=self.depth + 1,
             )
             for name, kind in kinds.items()
-            if kind == "directory"
+            if kind == "directory" and not _holds_logs(name, kinds)
         ]
+
+
+def _holds_logs(name: str, beside: Collection[str]) -> bool:
+    return name.endswith(LOGS_SUFFIX) and name.removesuffix(LOGS_SUFFIX) in beside
 
 
 def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:

@@ -244,6 +244,13 @@ def test_soft_fail_skips(live: LiveCheckpoint, sensor: Sensor, context: Any) -> 
             sensor(epoch=0, soft_fail=True, mode=mode).execute(context)
 
 
+@pytest.mark.parametrize("option", ["exponential_backoff", "silent_fail"])
+def test_what_a_trigger_does_not_know_waits_in_a_worker(sensor: Sensor, option: str) -> None:
+    assert not sensor(epoch=0, **{option: True}).deferrable
+    with pytest.raises(ValueError, match=f"{option} counts in a worker alone"):
+        sensor(epoch=0, deferrable=True, **{option: True})
+
+
 def test_the_deadline_travels_in_the_trigger(sensor: Sensor, context: Any) -> None:
     task = sensor(epoch=0, timeout=timedelta(seconds=0))
 

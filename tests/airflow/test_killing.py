@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.sdk.execution_time.timeout import timeout
 
-from airflow_provider_continuous.compat import RELEASE, TaskDeferred
+from airflow_provider_continuous.compat import RELEASE, AirflowTaskTimeout, TaskDeferred
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
@@ -36,6 +37,7 @@ from airflow_provider_continuous.triggers.supervise import (
 from engine.checkpoint.query_state import QueryState
 from engine.errors import CheckpointError
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 Says = Callable[[str | None], list[TaskIdentity]]
 OVER = ["failed", "success", "skipped", "removed", "upstream_failed", "deleted"]
@@ -369,3 +371,44 @@ def test_the_state_of_a_task(
 def test_a_wrong_action(live: LiveCheckpoint) -> None:
     with pytest.raises(ValueError, match="on_kill_action is 'kill'"):
         QueryOfTask("kill", None, "run-1", None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "conf", "ends"),
+    [(3, {"stand_in": "stuck"}, True), (3, {"stand_in": "hang"}, True), (1, {}, False)],
+)
+def test_the_last_attempt_that_takes_too_long_ends_what_it_has_started(
+    submitted: list[SubmittedQuery],
+    spec: dict[str, Any],
+    context: Any,
+    airflow_says: Says,
+    attempt: int,
+    conf: dict[str, str],
+    ends: bool,
+) -> None:
+    """By ``execution_timeout``, as Airflow does it, to whom the task still runs."""
+    airflow_says("running")
+    context["ti"].try_number = attempt
+    task = StartContinuousQueryOperator(
+        task_id="start",
+        spec={**spec, "conf": conf},
+        wait_for=100_000,
+        deferrable=False,
+        on_kill_action="drain",
+    )
+
+    def run() -> None:
+        try:
+            with timeout(5):
+                task.execute(context)
+        except AirflowTaskTimeout:
+            task.on_kill()
+            raise
+
+    with pytest.raises(AirflowTaskTimeout):
+        run()
+
+    if ends:
+        wait_until(lambda: submitted[0].process.poll() is not None, "the end")
+    else:
+        assert submitted[0].process.poll() is None

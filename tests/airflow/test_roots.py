@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_continuous.deploy.submission import default_log_dir
 from airflow_provider_continuous.observing import listing
 from airflow_provider_continuous.observing.listing import QueryListing
 from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.queries import all_queries, rows_of
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
+from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -86,6 +88,30 @@ def test_a_huge_folder_is_not_walked_to_its_end(
 
     assert len(found.queries) == 2
     assert found.errors == {str(tmp_path): "More than 3 folders are not looked into."}
+
+
+def test_folders_of_logs_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query of the deploy mode local has one beside its checkpoint."""
+    monkeypatch.setattr(listing, "FOLDERS_MAX", 4)
+    for number in range(3):
+        live = LiveCheckpoint(tmp_path / str(number))
+        live.commit(0)
+        (default_log_dir(live.checkpoint.url) / "code").mkdir(parents=True)
+
+    found = QueryListing().below([Root(str(tmp_path))])
+
+    assert (len(found.queries), found.errors) == (3, {})
+    assert sorted(checkpoints_below(str(tmp_path))) == ["0", "1", "2"]
+
+
+def test_too_many_folders_are_told_once_however_deep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FOLDERS_MAX", 4)
+    for number in range(4):
+        (tmp_path / str(number) / "below").mkdir(parents=True)
+
+    assert set(QueryListing().below([Root(str(tmp_path))]).errors) == {str(tmp_path)}
 
 
 def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -349,6 +349,12 @@ def test_killing_the_task_leaves_the_query(start: Start, context: Any) -> None:
     assert Checkpoint(result["checkpoint_location"]).status().state is QueryState.RUNNING
 
 
+def test_a_name_may_be_long(start: Start, spec: dict[str, Any], context: Any) -> None:
+    task = start(spec={**spec, "name": "größe" * 60})
+
+    assert task.execute(context)["epoch"] >= -1
+
+
 @pytest.mark.parametrize("native", [False, True])
 def test_the_file_of_a_specification_is_templated(
     start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, native: bool
@@ -365,6 +371,25 @@ def test_the_file_of_a_specification_is_templated(
     parts = read_fingerprint(Checkpoint(spec["checkpoint_location"]).storage)
     assert parts is not None
     assert parts["sql"] == "SELECT value + 1 AS value FROM source"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: '{{ params.waht }}'", r"numbers\.yaml cannot be rendered: .* no attribute 'waht'"),
+        ("sink:\n  format: '{{ params.what'", r"numbers\.yaml, line 2, cannot be rendered: unexp"),
+    ],
+)
+def test_a_template_in_it_that_is_wrong_fails_for_good(
+    start: Start, spec: dict[str, Any], tmp_path: Path, context: Any, text: str, said: str
+) -> None:
+    (tmp_path / "numbers.yaml").write_text(text)
+    told = {**context, "params": {"what": "value + 1"}}
+    with DAG("a_dag"):
+        task = start(spec=str(tmp_path / "numbers.yaml"))
+
+    with set_current_context(told), pytest.raises(AirflowFailException, match=said):
+        task.execute(told)
 
 
 def test_the_file_that_airflow_writes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 from airflow_provider_continuous.compat import AirflowFailException
-from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     RunContinuousQueryOperator,
@@ -110,6 +112,45 @@ def test_who_has_no_part_in_it_is_refused(
     assert end(spec, force=True).execute(of("two"))["state"] == "STOPPED"
 
 
+@pytest.mark.parametrize("refused", [{"on_running": "fail"}, {"sql": "SELECT 1 AS value"}])
+def test_a_start_that_was_refused_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, refused: dict[str, str]
+) -> None:
+    start().execute(of("one"))
+    sql = {"sql": refused.pop("sql", spec["sql"])}
+    with pytest.raises(AirflowFailException):
+        start(spec={**spec, **sql}, **refused).execute(of("two"))
+
+    assert end(spec).execute(of("one"))["state"] == "STOPPED"
+
+
+def test_it_goes_on_using_what_another_task_of_it_has_started(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    for run in ("one", "two"):
+        start().execute(of(run))
+    context = of("two")
+    context["ti"].task_id = "again"
+    with pytest.raises(AirflowFailException):
+        start(on_running="fail").execute(context)
+
+    assert end(spec).execute(of("one"))["left_to"] == ["a_dag, two"]
+
+
+def test_the_last_attempt_that_fails_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    noted = f"{spec['checkpoint_location']}/control/users"
+    spec["conf"] = {"stand_in": "die"}
+    context = of("one")
+    for tries, left in ((1, 1), (3, 0)):
+        context["ti"].try_number = tries
+        with pytest.raises(QueryStartError):
+            start().execute(context)
+
+        assert len(list(Path(noted).glob("[!.]*"))) == left
+
+
 def test_the_end_of_a_supervision_is_no_end_for_others(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:
@@ -132,6 +173,25 @@ def test_nor_is_a_start_that_fails_late(
 
     with pytest.raises(WaitTimeoutError, match="goes on, as it is used by a_dag, two"):
         start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+
+
+def test_who_has_waited_for_the_start_of_others_has_not_started_it(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, tmp_path: Path
+) -> None:
+    """The one who has is over, and has left the query running."""
+    gate = tmp_path / "gate"
+    spec["conf"] = {"lease_gate": str(gate), "gate": str(gate.with_suffix(".epochs"))}
+    hook = ContinuousQueryHook()
+    hook.submit(hook.specification(spec), "a_dag.t, one")
+    gate.touch()
+    context = of("two")
+    context["ti"].try_number = 3
+
+    with pytest.raises(WaitTimeoutError) as caught:
+        start(wait_for=100, timeout=3, on_kill_action="drain").execute(context)
+
+    assert "this task has started" not in str(caught.value)
+    assert state(spec) is QueryState.RUNNING
 
 
 def test_nor_a_killed_task(

@@ -13,10 +13,13 @@ import pytest
 
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.observing.pool import StorageHangsError
 from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
     RestartContinuousQueryOperator,
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
     base,
 )
 from airflow_provider_continuous.tasks import killing, users
@@ -124,6 +127,20 @@ def test_one_that_is_too_late_is_ended(
     submitted[0].process.wait()
 
 
+def test_one_that_is_too_late_is_ended_also_where_storage_hangs(
+    make: Make, submitted: list[SubmittedQuery], context: Any
+) -> None:
+    waiting, _ = deferred(lambda: make(timeout=3).execute(context))
+    wait_until(lambda: waiting.deadline_in_s <= 0, "the deadline")
+
+    event = waiting.missed(StorageHangsError("The mount does not answer."))
+    assert event is not None
+    assert event["outcome"] == "timeout"
+    with pytest.raises(QueryStartError, match="hung for"):
+        make().woken(context, event)
+    submitted[0].process.wait()
+
+
 def test_a_killed_task_ends_what_it_waits_for(
     make: Make, submitted: list[SubmittedQuery], context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +171,69 @@ def test_what_others_wait_for_too_is_left_to_them(
     assert waiting.watches == "submission 0"  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("operator", [DrainContinuousQueryOperator, StopContinuousQueryOperator])
+@pytest.mark.parametrize("has_run", [False, True])
+def test_who_ends_the_query_ends_what_is_on_its_way(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    operator: Any,
+    has_run: bool,
+) -> None:
+    if has_run:
+        live = LiveCheckpoint(spec["checkpoint_location"])
+        live.hold("old")
+        live.end(QueryState.STOPPED)
+    spec["conf"] = {"stand_in": "hang"}
+    deferred(lambda: make().execute(context))
+
+    end = operator(task_id="end", checkpoint_location=spec["checkpoint_location"])
+    ended = end.execute(context)
+
+    assert (ended["run_id"], ended["state"]) == (
+        ("old", "STOPPED") if has_run else (None, "UNKNOWN")
+    )
+    assert submitted[0].process.poll() is not None
+
+
+def test_what_is_on_its_way_for_others_is_left_to_them(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(users, "is_on", lambda *_: True)
+    deferred(lambda: make().execute(context))
+    location = spec["checkpoint_location"]
+    Users(Checkpoint(location).storage, "another_dag", "a_run").enter()
+
+    left = DrainContinuousQueryOperator(task_id="end", checkpoint_location=location).execute(
+        context
+    )
+
+    assert left["left_to"] == ["another_dag, a_run"]
+    assert submitted[0].process.poll() is None
+
+
+def test_what_is_on_its_way_and_out_of_reach_is_told(
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deferred(lambda: make().execute(context))
+    end = DrainContinuousQueryOperator(
+        task_id="end", checkpoint_location=spec["checkpoint_location"]
+    )
+    monkeypatch.setattr(SubmittedQuery, "end", lambda _: False)
+
+    with pytest.raises(QueryStartError, match=r"Submission .* may still come to run, and could"):
+        end.execute(context)
+
+
 def test_a_run_of_somebody_else_is_not_its_start(
     make: Make, spec: dict[str, Any], submitted: list[SubmittedQuery], tmp_path: Path, context: Any
 ) -> None:
@@ -170,7 +250,11 @@ def test_a_run_of_somebody_else_is_not_its_start(
 
 
 def test_what_is_replaced_is_awaited_without_a_worker(
-    make: Make, spec: dict[str, Any], submitted: list[SubmittedQuery], context: Any
+    make: Make,
+    spec: dict[str, Any],
+    submitted: list[SubmittedQuery],
+    context: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     live = LiveCheckpoint(spec["checkpoint_location"])
     live.hold("old")
@@ -181,6 +265,7 @@ def test_what_is_replaced_is_awaited_without_a_worker(
 
     live.end(QueryState.STOPPED)
     spec["conf"] = {}
+    monkeypatch.setattr(base, "START_LINGER_S", 30.0)
     started, method = deferred(lambda: make(**task).woken(context, waiting.wait()))
 
     assert (method, started.deadline) == ("execute_complete", waiting.deadline)

@@ -221,6 +221,12 @@ def test_the_connections_lead_to_services_of_this_file(secrets: Path) -> None:
     assert len(addresses) == len(connections)
 
 
+def test_the_buttons_of_the_page_can_write_what_the_page_shows() -> None:
+    data = [each for each in services()["airflow-api-server"]["volumes"] if "/data" in each]
+
+    assert data == ["data:/data"]
+
+
 def test_every_service_has_its_limits() -> None:
     for name, service in services().items():
         assert {"mem_limit", "cpus", "pids_limit"} <= set(service), name

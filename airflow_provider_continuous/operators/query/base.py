@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
-from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
+from airflow_provider_continuous.errors import (
+    QueryEndedError,
+    QueryFailedError,
+    final_errors,
+    is_final,
+)
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
@@ -37,6 +43,7 @@ from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,11 +69,14 @@ class QueryStartingOperator(DescribedQueryOperator):
         super().__init__(**kwargs)
         self._watched: EndsWithTask | None = None
         self._resumed: SubmittedQuery | None = None
+        self._is_last = False
 
     def on_kill(self) -> None:
-        """End the query as ``on_kill_action`` says, if somebody has ended this task indeed."""
+        """End the query as ``on_kill_action`` says, if somebody has ended this task indeed, or its
+        last attempt has come to its ``execution_timeout``: Airflow asks before it says so."""
+        is_over = self._is_last and isinstance(sys.exc_info()[1], AirflowTaskTimeout)
         if self._watched is not None:
-            self._watched.end_within(ON_KILL_S)
+            self._watched.end_within(ON_KILL_S, is_over=is_over)
         elif self.on_kill_action != "detach":
             self.log.info("Killed before this task has started anything: no query is asked to end")
 
@@ -85,13 +95,20 @@ class QueryStartingOperator(DescribedQueryOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
-        users(context, location, self.storage_conn_id).enter()
+        usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
+        usage.enter(task)
+        self._is_last = _is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
-        if submitted is not None:
-            run = self._started_run(submitted, document, hook, deadline, context, on_running)
-        else:
-            run = self._adopted_or_started(document, hook, deadline, context, on_running)
+        try:
+            if submitted is not None:
+                run = self._started_run(submitted, document, hook, deadline, context, on_running)
+            else:
+                run = self._adopted_or_started(document, hook, deadline, context, on_running)
+        except (AirflowFailException, ContinuousError) as error:
+            if _is_for_good(error, context) and usage.came_in(task):
+                usage.leave()  # else who uses it indeed would leave it to nobody
+            raise
         self._watch(location, str(run.run_id), context)
         return run
 
@@ -113,6 +130,7 @@ class QueryStartingOperator(DescribedQueryOperator):
 
     def _watch(self, location: str, run_id: str, context: Context) -> None:
         """Make a run the one that ``on_kill`` asks to end."""
+        self._is_last = _is_last_attempt(context)
         self._watched = QueryOfTask(
             self.on_kill_action,
             self._opened(location),
@@ -162,12 +180,12 @@ class QueryStartingOperator(DescribedQueryOperator):
 
         :returns: what was done, for the error.
         """
-        hook, task_instance = self._query_hook(), context["ti"]
+        hook = self._query_hook()
         status = hook.status(location)
         if not status.state.is_active or not self._is_own(status, context):
             return ""
         run = f"Run {status.run_id}, which this task has started,"
-        if task_instance.try_number <= task_instance.max_tries:
+        if not _is_last_attempt(context):
             return f"{run} goes on: a retry adopts it."
         if self.on_kill_action == "detach":
             return f"{run} goes on, as on_kill_action is 'detach'."
@@ -293,9 +311,11 @@ class QueryStartingOperator(DescribedQueryOperator):
             self._gives_way(hook.reconcile(document, status, "upgrade"), f"run {status.run_id}")
 
     def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
-        """Tell whether this task, in whichever attempt, has started this run."""
-        records = TaskMemory(context).recall("submissions") or []
-        return any(is_run_of(Handle.read(record), status) for record in records)
+        """Tell whether this task, in whichever attempt, has started this run; it may also have
+        waited for what others have submitted."""
+        own = str(TaskIdentity.of(context["ti"]))
+        handles = map(Handle.read, TaskMemory(context).recall("submissions") or [])
+        return any(handle.by == own and is_run_of(handle, status) for handle in handles)
 
     def _submit(
         self,
@@ -391,6 +411,17 @@ class QueryStartingOperator(DescribedQueryOperator):
         if not submitted.end():
             raise submitted.start_error(f"was submitted by {handle.by}, and could not be ended")
         return hook.submit(document, own)
+
+
+def _is_for_good(error: Exception, context: Context) -> bool:
+    """Tell whether no retry comes."""
+    if isinstance(error, ContinuousError) and not is_final(error):
+        return _is_last_attempt(context)
+    return True
+
+
+def _is_last_attempt(context: Context) -> bool:
+    return bool(context["ti"].try_number > context["ti"].max_tries)
 
 
 def _without_document(handle: Handle) -> dict[str, Any]:

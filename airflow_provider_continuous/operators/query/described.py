@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import BaseOperator, get_current_context
+from jinja2 import TemplateError
 
 from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -20,7 +21,9 @@ from airflow_provider_continuous.tasks.arguments import seconds
 from airflow_provider_continuous.tasks.killing import KillAction, check_action
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
+from engine.errors import ConfigError
 from engine.query.spec import read_text
+from engine.redaction.logs import redact
 
 
 class DescribedQueryOperator(QueryLineage, BaseOperator):
@@ -116,11 +119,22 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         )
 
     def _rendered(self, path: Path) -> str | None:
-        """Return what a specification's file says, its templates rendered."""
+        """Return what a specification's file says, its templates rendered.
+
+        :raises ConfigError: one of them is none, or names what there is not.
+        """
         text = read_text(path)
         if not any(mark in text for mark in ("{{", "{%", "{#")):
             return text
-        found = self.render_template(text, get_current_context(), self.get_template_env())
+        try:
+            found = self.render_template(text, get_current_context(), self.get_template_env())
+        except TemplateError as error:
+            line = getattr(error, "lineno", None)
+            where = f", line {line}," if line else ""
+            raise ConfigError(
+                f"{path}{where} cannot be rendered: {redact(str(error))}.",
+                hint="Templates in it see what those of the DAG file see: params, var, conn, ti.",
+            ) from error
         # Of a DAG that renders native objects it may be one.
         return found if isinstance(found, str) else json.dumps(found)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
@@ -30,29 +31,47 @@ class EndContinuousQueryOperator(QueryAskingOperator):
       it. It returns besides ``left_to``, who that is;
     - a task whose DAG run has not is refused.
 
+    A submission that may still come to run, on a full cluster for example, is ended: its process,
+    or the driver that waits there.
+
     All parameters of
     :class:`~airflow_provider_continuous.operators.query.asking.QueryAskingOperator`, and
 
     :param run_id: the run of the query that is meant, ``{{ ti.xcom_pull('start')['run_id'] }}`` for
         example (templated). Another one is left alone. None: whichever runs.
     :param force: end it whoever uses it.
+    :param continuous_conn_id: the connection of type ``continuous`` that leads to the cluster of a
+        submission (templated).
     """
 
-    template_fields: Sequence[str] = (*QueryAskingOperator.template_fields, "run_id")
+    template_fields: Sequence[str] = (
+        *QueryAskingOperator.template_fields,
+        "run_id",
+        "continuous_conn_id",
+    )
     _ask: Literal["drain", "stop"]
 
-    def __init__(self, *, run_id: str | None = None, force: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        run_id: str | None = None,
+        force: bool = False,
+        continuous_conn_id: str = ContinuousQueryHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.run_id = run_id
         self.force = force
+        self.continuous_conn_id = continuous_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless the query has ended already or is used by others, and wait."""
         location = str(self.checkpoint_location)
         with final_errors():
-            hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
+            hook = ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
             status = hook.status(location)
-            if status.state is QueryState.UNKNOWN:
+            submitted = None if status.state.is_active else hook.on_its_way(location)
+            if status.state is QueryState.UNKNOWN and submitted is None:
                 raise ConfigError(
                     f"Nothing tells who runs the query of {location}.",
                     hint="Only queries of this engine can be asked to end; check "
@@ -62,16 +81,35 @@ class EndContinuousQueryOperator(QueryAskingOperator):
             if self.run_id is not None and self.run_id != status.run_id:
                 return self._of_another_run(context, found)
             is_on = status.state.is_active and not hook.is_ending(location, status)
-            others = self._others(context, location, is_on)
+            others = self._others(context, location, is_on or submitted is not None)
             if others:
                 self.log.info("Left running: it is used by %s", "; ".join(others))
                 left = result(context, location, found)
                 return {**left, "state": status.state.value, "left_to": list(others)}
+            if submitted is not None:
+                self._take_back(submitted)
+                status = hook.status(location)  # it may have come to run meanwhile
+                if status.state is QueryState.UNKNOWN:
+                    return {**result(context, location, found), "state": status.state.value}
             trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
             if status.state.is_active:
                 ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)
         return self.execute_complete(context, self._await(trigger))
+
+    def _take_back(self, submitted: SubmittedQuery) -> None:
+        """End a submission.
+
+        :raises QueryStartError: it cannot be told, or not be ended; a retry tries again.
+        """
+        name = submitted.handle.name
+        if not submitted.end():
+            raise QueryStartError(
+                f"Submission {name} of {submitted.checkpoint_location}, by "
+                f"{submitted.handle.by or 'somebody'}, may still come to run, and could not be "
+                f"ended: {submitted.look().detail}."
+            )
+        self.log.info("Ended submission %s, which had no run yet", name)
 
     def _others(self, context: Context, location: str, is_on: bool) -> Sequence[str]:
         """Return those to whom the query is left.

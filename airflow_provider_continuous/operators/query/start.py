@@ -60,8 +60,9 @@ class StartContinuousQueryOperator(QueryStartingOperator):
     :param on_changed: when what runs already, or is on its way, is of another document: its SQL,
         source, sink or settings, as far as they are no secrets. ``refuse``: an error that lists
         the differences, and nothing is touched. ``adopt``: a warning. ``upgrade``: drain it, and
-        start this one. Other settings alone, of memory for example, are only warned of, except
-        with ``upgrade``. See :mod:`airflow_provider_continuous.reconcile`.
+        start this one. Other settings alone, of memory for example, ``spark_submit`` and
+        ``environment``, are only warned of, except with ``upgrade``. See
+        :mod:`airflow_provider_continuous.reconcile`.
     :param wait_for: ``running``, or the epoch to wait for until it has committed (templated).
     :param timeout: how long to wait for all of this, a timedelta or seconds.
     :param continuous_conn_id: the connection of type ``continuous`` (templated).

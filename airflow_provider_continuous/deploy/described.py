@@ -1,0 +1,72 @@
+"""What is submitted, part by part and without secrets: a query's document, and where and how large
+it runs.
+
+=====================  =========================================================================
+part                   says
+=====================  =========================================================================
+deploy                 the deploy mode, with the connection of the cluster
+spark_submit.*         options of the submission; its ``conf`` is among the document's
+environment.*          variables of the query: of each a digest, for its name may not show a secret
+variables.*            those of them that the document names, as ``${REGION}``: they may change rows
+=====================  =========================================================================
+
+All but the last are settings. The rest is told by :mod:`engine.query.spec.described`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from engine.pipeline.identity import identity
+from engine.query.spec import describe, is_setting
+
+DEPLOY: Final = "deploy"
+_OWN: Final = (DEPLOY, "spark_submit", "environment", "variables")
+
+
+def describe_submission(
+    document: Mapping[str, Any], settings: ConnectionSettings
+) -> dict[str, str]:
+    """Return the parts.
+
+    :raises ConfigError: an option of the submission is unknown.
+    """
+    parts = {DEPLOY: settings.deploy_mode}
+    if settings.deploy_mode != "local":
+        options, unsaid = SubmitOptions.read(settings.spark_submit), SubmitOptions()
+        parts[DEPLOY] += f" by {settings.spark_conn_id}"
+        document = {**document, "conf": {**(document.get("conf") or {}), **options.conf}}
+        given = {
+            field.name: str(getattr(options, field.name))
+            for field in fields(options)
+            if field.name != "conf" and getattr(options, field.name) != getattr(unsaid, field.name)
+        }
+        parts |= {f"spark_submit.{name}": value for name, value in identity(given).items()}
+    text = json.dumps(document, default=str)
+    for name, value in settings.environment.items():
+        kind = "variables" if f"${{{name}}}" in text else "environment"
+        parts |= {
+            f"{kind}.{key}": _digest(told) for key, told in identity({name: str(value)}).items()
+        }
+    return {**describe(document), **parts}
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:8]
+
+
+def is_of_submission(part: str) -> bool:
+    """Tell whether a part says where and how large a query runs, which earlier releases have not
+    noted."""
+    return part.partition(".")[0] in _OWN
+
+
+def says_how_it_runs(part: str) -> bool:
+    """Tell whether a part only says how the query runs, and not what it computes."""
+    return is_setting(part) or (is_of_submission(part) and not part.startswith("variables."))
