@@ -53,6 +53,7 @@ def refuse_options_of_state(options: EngineOptions) -> None:
     default = EngineOptions()
     given = {
         "stateMemoryMaxBytes": options.state_memory_max_bytes != default.state_memory_max_bytes,
+        "stateScratchFolder": options.state_scratch_folder != default.state_scratch_folder,
         KEYS_STAY_IN_PARTITIONS: options.keys_stay_in_partitions,
     }
     _refuse({**_of_exchanges(options), **given}, "the query keeps no state")

@@ -44,6 +44,7 @@ class Keeping:
                 self._stages,
                 query_id=identity.query_id,
                 watermark_ms=self._clock.watermark_ms,
+                scratch=kept.scratch,
             )
         self._writer = SnapshotWriter(
             kept.storage,
@@ -54,6 +55,7 @@ class Keeping:
             chain=chain,
             lag_ms=self._clock.lag_ms,
             later=self._later,
+            scratch=kept.scratch,
         )
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ from engine.pipeline.stateful import COMPLETE, UPDATE, Exchange
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
+from engine.state import chains, pieces
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
@@ -105,10 +106,13 @@ def test_complete_tells_everything(story: CountStory) -> None:
     assert told == counted(45, 2)
 
 
-@pytest.mark.parametrize("reducers", [1, 2, 3])
+@pytest.mark.parametrize(("reducers", "in_pieces"), [(1, False), (2, False), (3, False), (3, True)])
 def test_a_restart_goes_on_with_its_state_on_any_number_of_tasks(
-    story: CountStory, reducers: int
+    story: CountStory, reducers: int, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if in_pieces:
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+        monkeypatch.setattr(chains, "_MAPPED_MIN", 0)
     for turn, tasks in enumerate((2, reducers, 1)):
         query = story.start(reducers=tasks)
         story.grow(query, 17)
