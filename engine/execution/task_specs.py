@@ -123,7 +123,11 @@ def _kept(definition: QueryDefinition, share: Share, beginning: Beginning) -> Ke
         storage=definition.checkpoint.storage,
         restored=tuple(h for h in beginning.handles if h.stage == share.stage),
         memory_max_bytes=definition.options.state_memory_max_bytes,
-        scratch=Scratch(definition.options.state_scratch_folder or None),
+        spill_after_bytes=definition.options.state_spill_after_bytes,
+        scratch=Scratch(
+            definition.options.state_scratch_folder or None,
+            definition.options.state_spill_after_bytes or None,
+        ),
     )
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
-from engine.state import pieces
 from engine.state.files import Content, Header, Link, TableHead, checksum_of, decode, header_of
+from engine.state.pieces import piece_bytes
 from engine.state.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def read_chains(
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     :raises CheckpointVersionError: a newer engine has written it.
     """
-    is_large = sum(handle.nbytes for handle in handles) > pieces.PIECE_BYTES
+    is_large = sum(handle.nbytes for handle in handles) > piece_bytes(scratch)
     read = _Reading(storage, query_id, scratch if is_large else None)
     newest = [
         (handle.file, handle.checksum, handle.nbytes)

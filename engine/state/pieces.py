@@ -20,6 +20,14 @@ from engine.state.scratch import Scratch
 
 PIECE_BYTES: Final = 1 << 27
 """More than that of a state is not in memory as Arrow's tables at a time, but for a few copies."""
+_LEAST_BYTES: Final = 1 << 22
+
+
+def piece_bytes(scratch: Scratch) -> int:
+    """How large a piece is."""
+    if scratch.piece_bytes is None:
+        return PIECE_BYTES
+    return min(PIECE_BYTES, max(scratch.piece_bytes, _LEAST_BYTES))
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Gathering:
         self.rows += rows.num_rows
         self._nbytes += rows.nbytes
         self._open.setdefault(head, []).append(rows)
-        if self._nbytes > PIECE_BYTES:
+        if self._nbytes > piece_bytes(self._scratch):
             self._spool()
 
     def pieces(self) -> list[Piece]:

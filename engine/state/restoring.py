@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
-from engine.state import pieces
 from engine.state.chains import HINT, Chain, StateFile, read_chains
 from engine.state.contract import StatefulStage
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT, newest_rows
+from engine.state.pieces import piece_bytes
 from engine.state.scratch import HERE, Scratch
 from engine.state.slices import Slice, bytes_by_group, slices_of
 
@@ -53,7 +53,7 @@ def restore(
     dropped = {(stage.name, name) for stage in stages for name in stage.dropped}
     mine = [each for each in handles if _shared(each, groups)]
     chains = read_chains(storage, mine, query_id, scratch)
-    for piece in _merged(storage, mine, chains, groups, watermark_ms):
+    for piece in _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch)):
         tables = {h: rows for h, rows in piece.items() if (h.stage, h.name) not in dropped}
         _check(storage, tables, stages)
         for stage in stages:
@@ -84,7 +84,7 @@ def read_pieces(
     """
     mine = [each for each in handles if _shared(each, groups)]
     chains = read_chains(storage, mine, query_id, scratch)
-    return _merged(storage, mine, chains, groups, watermark_ms)
+    return _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch))
 
 
 def read_tables(
@@ -120,6 +120,7 @@ def _merged(
     chains: Sequence[Sequence[StateFile]],
     groups: range,
     watermark_ms: int,
+    bytes_max: int,
 ) -> Iterator[dict[TableHead, pa.Table]]:
     if sum(len(_shared(each, groups)) for each in handles) != len(groups):
         there = ", ".join(f"{each.first_group}-{each.end_group - 1}" for each in handles)
@@ -128,7 +129,7 @@ def _merged(
             f"and {groups.start}-{groups.stop - 1} are needed.",
             hint="Restore the checkpoint from a copy.",
         )
-    for part in _slices(chains, groups):
+    for part in _slices(chains, groups, bytes_max):
         parts: dict[TableHead, list[pa.Table]] = {}
         for files in chains:
             newest_ms = max([watermark_ms, *(file.header.watermark_ms for file in files)])
@@ -138,11 +139,11 @@ def _merged(
         yield {head: _together(storage, head, found) for head, found in parts.items()}
 
 
-def _slices(chains: Sequence[Sequence[StateFile]], groups: range) -> list[Slice]:
+def _slices(chains: Sequence[Sequence[StateFile]], groups: range, bytes_max: int) -> list[Slice]:
     files = [file for chain in chains for file in chain]
-    if sum(file.link.nbytes for file in files) <= pieces.PIECE_BYTES:
+    if sum(file.link.nbytes for file in files) <= bytes_max:
         return [Slice(groups)]
-    return slices_of(groups, bytes_by_group(files, groups), pieces.PIECE_BYTES)
+    return slices_of(groups, bytes_by_group(files, groups), bytes_max)
 
 
 def _newest(files: Sequence[StateFile], head: TableHead, part: Slice) -> pa.Table:

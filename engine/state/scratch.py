@@ -7,6 +7,7 @@ the disk by a kill, and nobody has to tidy up. (``du`` does not see them; ``df``
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -25,9 +26,12 @@ class Scratch:
 
     :param folder: where they are; None: the first of Spark's local folders, or the system's folder
         of temporary files.
+    :param piece_bytes: so much of a state is in memory on its way; None: as
+        :data:`engine.state.pieces.PIECE_BYTES` says.
     """
 
     folder: str | None = None
+    piece_bytes: int | None = None
 
     @property
     def place(self) -> str:
@@ -59,6 +63,16 @@ class Scratch:
             while len(rest):
                 rest = rest[file.write(rest) :]
 
+    def mapped(self, nbytes: int) -> mmap.mmap:
+        """Memory that the system keeps in a file; zeros at first.
+
+        :raises StateTooLargeError: the disk is full. Known now, and not when a page is written,
+            for then the system would kill the process.
+        """
+        with self.file() as file, self.told():
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+            return mmap.mmap(file.fileno(), nbytes)
+
     @contextmanager
     def told(self) -> Iterator[None]:
         """:raises StateTooLargeError: the disk is full."""
@@ -71,8 +85,8 @@ class Scratch:
                 f"The state of a task does not fit the disk of {self.place}, where it waits as far "
                 f"as it is not in memory: {exc.strerror}.",
                 hint="Start the query again with more space there, with another folder (option "
-                "stateScratchFolder), or with more reducers, which share the state: it goes on where "
-                "it was.",
+                "stateScratchFolder), or with more reducers, which share the state: it goes on "
+                "where it was.",
             ) from exc
 
 

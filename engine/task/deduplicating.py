@@ -18,7 +18,8 @@ import pyarrow as pa
 from engine.expressions.logic.ranks import normalized
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
-from engine.state.columns import Slots, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots
 from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots

@@ -27,7 +27,8 @@ from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import COMPLETE, UPDATE, GroupRows
 from engine.state.aggregates.fold import firsts
-from engine.state.columns import Slots, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots
 from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots

@@ -21,7 +21,8 @@ from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import COMPLETE, GroupSessions
-from engine.state.columns import Slots, fixed_array, fixed_values, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots, fixed_array, fixed_values
 from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored
 from engine.state.keyed_slots import KeyedSlots

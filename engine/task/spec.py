@@ -72,6 +72,7 @@ class Kept:
     :param storage: of the checkpoint, which keeps it.
     :param restored: the state of the task's pipeline, of all tasks that there were.
     :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
+    :param spill_after_bytes: what is more than that of the state is in files; 0: all is in memory.
     :param scratch: where it is that is neither in memory nor in the storage yet.
     """
 
@@ -79,6 +80,7 @@ class Kept:
     storage: Storage
     restored: tuple[SnapshotHandle, ...] = ()
     memory_max_bytes: int = 0
+    spill_after_bytes: int = 0
     scratch: Scratch = HERE
 
 
