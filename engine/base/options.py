@@ -154,6 +154,10 @@ class EngineOptions:
         many as that has, :data:`engine.exchange.key_groups.KEY_GROUPS` in a new one.
     :param state_memory_max_bytes: a task that keeps state ends the query when its process has more
         memory than this, as it would be killed by the system otherwise; 0: there is no limit.
+    :param state_spill_after_bytes: so much of a task's state is in memory, about; what is more is
+        in files of its own, which the system pages in. 0: all of it is.
+    :param state_scratch_folder: on each executor, for files of tasks whose state is large, see
+        :mod:`engine.state.scratch`; empty: the first of Spark's local folders.
     :param watermark_idle_after_ms: of several streams with a watermark, one that no record has come
         from for so long does not hold that of the query back, e.g. ``"5 minutes"``; what comes from
         it later may be late. None: it does, as in Spark.
@@ -203,6 +207,8 @@ class EngineOptions:
     partial_aggregation: bool = field(default=True, metadata={"choices": ("true", "false")})
     keys_stay_in_partitions: bool = field(default=False, metadata={"choices": ("true", "false")})
     state_memory_max_bytes: int = _whole(0, 0)
+    state_spill_after_bytes: int = _whole(0, 0)
+    state_scratch_folder: str = ""
     watermark_idle_after_ms: int | None = _interval(None)
     source_poll_interval_ms: int | None = _interval(None)
     empty_epoch_interval: str = ""

@@ -12,7 +12,7 @@ from engine.base.json_text import plain
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
-from engine.state.committed_state import committed_state, tables_of
+from engine.state.committed_state import committed_state, pieces_of
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT
 
@@ -22,11 +22,15 @@ def state(args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     wanted = [_condition(each) for each in args.key or ()]
     found = committed_state(checkpoint, args.epoch)
-    shown = []
+    shown: list[dict[str, Any]] = []
     for stage in found.stages if args.stage is None else [args.stage]:
-        for head, table in tables_of(checkpoint, found, stage).items():
-            if all(_column(table, name) is not None for name, _ in wanted):
-                shown.append(_shown(stage, head, table, wanted, args.rows))
+        of_stage: dict[TableHead, dict[str, Any]] = {}
+        for piece in pieces_of(checkpoint, found, stage):
+            for head, table in piece.items():
+                if all(_column(table, name) is not None for name, _ in wanted):
+                    some = _shown(stage, head, table, wanted, args.rows)
+                    of_stage[head] = _joined(of_stage.get(head), some, args.rows)
+        shown += of_stage.values()
     if wanted and not shown:
         raise ConfigError(f"No table of the state has all of {', '.join(n for n, _ in wanted)}.")
     told = {"epoch": found.epoch, "watermark_ms": found.watermark_ms, "tables": shown}
@@ -62,6 +66,14 @@ def _shown(
         "columns": first.column_names,
         "shown": [list(row) for row in zip(*columns, strict=True)],
     }
+
+
+def _joined(before: dict[str, Any] | None, more: dict[str, Any], rows_max: int) -> dict[str, Any]:
+    """Of the same table."""
+    if before is None:
+        return more
+    shown = [*before["shown"], *more["shown"]][:rows_max]
+    return {**more, "rows": before["rows"] + more["rows"], "shown": shown}
 
 
 def _described(table: dict[str, Any]) -> str:

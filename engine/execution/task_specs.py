@@ -14,6 +14,7 @@ from engine.execution.shares import Share
 from engine.sinks.contract import WriterContext
 from engine.snapshots.handles import SnapshotHandle
 from engine.sources.contract import Offset
+from engine.state.scratch import Scratch
 from engine.task.spec import Kept, Reading, Receiving, TaskSpec, Time, Writing
 
 
@@ -122,6 +123,11 @@ def _kept(definition: QueryDefinition, share: Share, beginning: Beginning) -> Ke
         storage=definition.checkpoint.storage,
         restored=tuple(h for h in beginning.handles if h.stage == share.stage),
         memory_max_bytes=definition.options.state_memory_max_bytes,
+        spill_after_bytes=definition.options.state_spill_after_bytes,
+        scratch=Scratch(
+            definition.options.state_scratch_folder or None,
+            definition.options.state_spill_after_bytes or None,
+        ),
     )
 
 

@@ -31,11 +31,11 @@ from engine.errors import ConfigError
 from engine.expressions.types import UnsupportedTypeError, schema_to_spark
 from engine.query.write_request import STORAGE
 from engine.snapshots.handles import SnapshotHandle
-from engine.state.committed_state import CommittedState, committed_state, tables_of
+from engine.state.committed_state import CommittedState, committed_state, schemas_of
 from engine.state.contract import GROUP
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT
-from engine.state.restoring import read_tables
+from engine.state.restoring import read_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -119,19 +119,16 @@ class StateTableReader(DataSourceReader):
         """:raises CheckpointCorruptError: a file is missing, damaged or another one."""
         assert isinstance(partition, _Partition)
         handle = partition.handle
-        found = read_tables(
+        for piece in read_pieces(
             Checkpoint(self._path, self._settings or None).storage,
             [handle],
             range(handle.first_group, handle.end_group),
             query_id=self._query_id,
             watermark_ms=self._state.watermark_of(self._stage),
-        )
-        rows = found.get(self._head)
-        if rows is None:
-            return
-        shown = _shown(rows.schema, self._head)
-        for batch in rows.to_batches():
-            yield pa.RecordBatch.from_arrays(_columns(batch, self._head), schema=shown)
+        ):
+            for batch in piece[self._head].to_batches() if self._head in piece else ():
+                shown = _shown(batch.schema, self._head)
+                yield pa.RecordBatch.from_arrays(_columns(batch, self._head), schema=shown)
 
 
 def _one_table(
@@ -146,9 +143,9 @@ def _one_table(
     :raises ConfigError: they name none, or several; lists those that there are.
     """
     found = [
-        (number, head, rows.schema)
+        (number, head, schema)
         for number in (state.stages if stage is None else [stage])
-        for head, rows in tables_of(checkpoint, state, number).items()
+        for head, schema in schemas_of(checkpoint, state, number).items()
     ]
     chosen = [
         each

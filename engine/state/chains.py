@@ -16,11 +16,15 @@ import pyarrow as pa
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
-from engine.state.files import Header, Link, TableHead, checksum_of, decode, header_of
+from engine.state.files import Content, Header, Link, TableHead, checksum_of, decode, header_of
+from engine.state.pieces import piece_bytes
+from engine.state.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
 
+_MAPPED_MIN: Final = 1 << 20
+"""Smaller files are read."""
 HINT: Final = (
     "Restore the file from a copy of the checkpoint, or rewind the query to an epoch that does not "
     "need it, or start it with a new checkpoint."
@@ -52,22 +56,28 @@ class Chain:
 
 
 def read_chains(
-    storage: Storage, handles: Sequence[SnapshotHandle], query_id: str | None
+    storage: Storage,
+    handles: Sequence[SnapshotHandle],
+    query_id: str | None,
+    scratch: Scratch = HERE,
 ) -> list[list[StateFile]]:
     """The files behind each handle, the oldest first; none where there is no state.
 
     :param query_id: of the checkpoint, to tell what a wrong file is; None: it is not known.
+    :param scratch: for copies of files that are far away, if together they are more than a piece.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     :raises CheckpointVersionError: a newer engine has written it.
     """
+    is_large = sum(handle.nbytes for handle in handles) > piece_bytes(scratch)
+    read = _Reading(storage, query_id, scratch if is_large else None)
     newest = [
-        (handle.file, handle.checksum)
+        (handle.file, handle.checksum, handle.nbytes)
         for handle in handles
         if handle.file is not None and handle.checksum is not None
     ]
-    ends = _read_all(storage, newest, query_id)
-    before = [(link.file, link.checksum) for end in ends for link in end.header.chain]
-    others, found = iter(_read_all(storage, before, query_id)), iter(ends)
+    ends = read(newest)
+    before = [(link.file, link.checksum, link.nbytes) for e in ends for link in e.header.chain]
+    others, found = iter(read(before)), iter(ends)
     chains = []
     for handle in handles:
         end = [] if handle.file is None else [next(found)]
@@ -75,32 +85,46 @@ def read_chains(
     return chains
 
 
-def _read_all(
-    storage: Storage, wanted: Sequence[tuple[str, str]], query_id: str | None
-) -> Sequence[StateFile]:
-    return storage.together(*(partial(_read, storage, *each, query_id) for each in wanted))
+@dataclass(frozen=True)
+class _Reading:
+    """:param scratch: large files are looked into where they are, or in a copy; None: all are held
+    in memory."""
+
+    storage: Storage
+    query_id: str | None
+    scratch: Scratch | None
+
+    def __call__(self, wanted: Sequence[tuple[str, str, int]]) -> Sequence[StateFile]:
+        """:param wanted: names, checksums, and no fewer bytes than each has."""
+        return self.storage.together(*(partial(self._read, *each) for each in wanted))
+
+    def _read(self, name: str, checksum: str, nbytes: int) -> StateFile:
+        storage = self.storage
+        try:
+            data = self._content(name, nbytes)
+        except FileNotFoundError:
+            raise _refused(storage, name, "is missing") from None
+        if checksum_of(data) != checksum:
+            raise _refused(storage, name, _difference(name, data, self.query_id))
+        try:
+            header, tables = decode(data)
+        except CheckpointVersionError as exc:
+            raise CheckpointVersionError(
+                f"{storage.path(name)} cannot be read. {exc.message}", hint=exc.hint
+            ) from exc
+        except ValueError as exc:
+            raise _refused(storage, name, f"cannot be read: {exc}") from exc
+        link = Link(name, checksum, len(data), sum(table.num_rows for table in tables))
+        return StateFile(header, dict(zip(header.tables, tables, strict=True)), link)
+
+    def _content(self, name: str, nbytes: int) -> Content:
+        if self.scratch is None or nbytes < _MAPPED_MIN or not self.storage.info(name).size:
+            return self.storage.read(name)
+        with self.scratch.file() as file, self.scratch.told():
+            return self.storage.mapped(name, file)
 
 
-def _read(storage: Storage, name: str, checksum: str, query_id: str | None) -> StateFile:
-    try:
-        data = storage.read(name)
-    except FileNotFoundError:
-        raise _refused(storage, name, "is missing") from None
-    if checksum_of(data) != checksum:
-        raise _refused(storage, name, _difference(name, data, query_id))
-    try:
-        header, tables = decode(data)
-    except CheckpointVersionError as exc:
-        raise CheckpointVersionError(
-            f"{storage.path(name)} cannot be read. {exc.message}", hint=exc.hint
-        ) from exc
-    except ValueError as exc:
-        raise _refused(storage, name, f"cannot be read: {exc}") from exc
-    link = Link(name, checksum, len(data), sum(table.num_rows for table in tables))
-    return StateFile(header, dict(zip(header.tables, tables, strict=True)), link)
-
-
-def _difference(name: str, data: bytes, query_id: str | None) -> str:
+def _difference(name: str, data: Content, query_id: str | None) -> str:
     """What is wrong with a file that has another checksum than it should have."""
     try:
         header = header_of(data)

@@ -7,6 +7,7 @@ all that was ever put in its value is, and what no slot remembers goes when it i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +18,14 @@ from engine.errors import StateTooLargeError
 from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import validity
 from engine.expressions.row_context import taken
+from engine.state.arrays import budget, grown, kept_rows
 
 Slots = npt.NDArray[np.int64]
 _NULL: Final = -1
 _ROWS_MIN: Final = 1 << 12
 """As long as there are fewer, nothing is tidied up."""
+_PART_BYTES: Final = 1 << 22
+_SLOTS_AT_ONCE: Final = 1 << 16
 _DEAD_SHARE_MAX: Final = 0.125
 """So many of the rows may stay though no slot remembers them: to move all others takes ten times as
 long as to put two arrays together."""
@@ -59,13 +63,9 @@ def column_of(dtype: pa.DataType) -> Column:
         return _StructColumn(dtype)
     if pa.types.is_null(dtype):
         return _NullColumn()
-    return _FixedColumn(dtype) if is_fixed(dtype) else _RowsColumn(dtype)
-
-
-def grown(values: npt.NDArray[Any], room: int, initial: Any = 0) -> npt.NDArray[Any]:
-    """The array with slots up to ``room``; the new ones have the initial value."""
-    more = np.full((room - len(values), *values.shape[1:]), initial, values.dtype)
-    return np.concatenate([values, more])
+    if is_fixed(dtype):
+        return _FixedColumn(dtype)
+    return _RowsColumn(dtype) if budget() is None else _PartsColumn(dtype)
 
 
 def fixed_array(dtype: pa.DataType, values: npt.NDArray[Any], valid: Any = None) -> pa.Array:
@@ -238,6 +238,101 @@ class _RowsColumn(Column):
         self._older, self._newer = self.take(slots), []
         self._rows[slots] = np.arange(len(slots))
         self._count = len(slots)
+
+
+class _PartsColumn(Column):
+    """The same where memory is within a budget: no array is made of all rows."""
+
+    def __init__(self, dtype: pa.DataType) -> None:
+        self.dtype = dtype
+        self._rows = np.empty(0, np.int64)  # by slot
+        self._parts = _Parts(dtype)
+        self._tidy_at = _ROWS_MIN
+
+    def grow(self, room: int) -> None:
+        self._rows = grown(self._rows, room, _NULL)
+
+    def put(self, slots: Slots, values: pa.Array) -> None:
+        self._put(slots, values)
+        if self._parts.count > self._tidy_at:
+            self._tidy_up()
+
+    def take(self, slots: Slots) -> pa.Array:
+        return self._parts.take(self._rows[slots])
+
+    def clear(self, slots: Slots) -> None:
+        self._rows[slots] = _NULL
+
+    def is_valid(self, slots: Slots) -> npt.NDArray[np.bool_]:
+        return np.asarray(self._rows[slots] != _NULL)
+
+    def _put(self, slots: Slots, values: pa.Array) -> None:
+        first = self._parts.add(values)
+        numbers = np.arange(first, first + len(values))
+        self._rows[slots] = np.where(valid_of(values), numbers, _NULL)
+
+    def _tidy_up(self) -> None:
+        """Puts what slots remember into new parts, if much is there that none does."""
+        alive = sum(len(slots) for slots in self._remembered())
+        if self._parts.count - alive > _DEAD_SHARE_MAX * self._parts.count:
+            older, self._parts = self._parts, _Parts(self.dtype)
+            for slots in self._remembered():
+                self._put(slots, older.take(self._rows[slots]))
+        self._tidy_at = max(2 * self._parts.count, _ROWS_MIN)
+
+    def _remembered(self) -> Iterator[Slots]:
+        """The slots that remember a row, some at a time."""
+        for start in range(0, len(self._rows), _SLOTS_AT_ONCE):
+            slots = np.flatnonzero(self._rows[start : start + _SLOTS_AT_ONCE] != _NULL)
+            if len(slots):
+                yield slots + start
+
+
+class _Parts:
+    """Rows that are numbered as they come, in arrays of about the same size.
+
+    :ivar count: how many have come.
+    """
+
+    def __init__(self, dtype: pa.DataType) -> None:
+        self.count = 0
+        self._older: list[pa.Array] = []
+        self._ends: list[int] = []  # of these: the number behind their last row
+        self._newer: list[pa.Array] = []
+        self._newer_bytes = 0
+        self._nothing = pa.array([], dtype)
+
+    def add(self, values: pa.Array) -> int:
+        """The number of the first of them."""
+        first = self.count
+        self.count += len(values)
+        self._newer.append(values)
+        self._newer_bytes += values.nbytes
+        if self._newer_bytes > _PART_BYTES:
+            self._older.append(kept_rows(_joined(self._newer)))
+            self._ends.append(self.count)
+            self._newer, self._newer_bytes = [], 0
+        return first
+
+    def take(self, rows: Slots) -> pa.Array:
+        """:param rows: their numbers; NULL for those that are."""
+        if not len(rows):
+            return self._nothing
+        if len(self._newer) > 1:
+            self._newer = [_joined(self._newer)]
+        places = np.searchsorted(self._ends, rows, "right")
+        order = np.argsort(places, kind="stable")
+        wanted, first = np.unique(places[order], return_index=True)
+        found = []
+        for place, some in zip(wanted.tolist(), np.split(order, first[1:]), strict=True):
+            part = [*self._older[place : place + 1], *self._newer, self._nothing][0]
+            before = self._ends[place - 1] if place else 0
+            found.append(_taken(part, rows[some] - before, rows[some] == _NULL))
+        if len(found) == 1:
+            return found[0]
+        back = np.empty(len(rows), np.int64)
+        back[order] = np.arange(len(rows))
+        return taken(_joined([self._nothing, *found]), pa.array(back))
 
 
 def _joined(parts: list[pa.Array]) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from engine.checkpoint.pins import all_pins, committed_entries
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
 from engine.state.files import TableHead
-from engine.state.restoring import read_tables
+from engine.state.restoring import read_pieces, together
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,11 @@ def committed_state(checkpoint: CheckpointFolder, epoch: int | None = None) -> C
     return CommittedState(epoch, watermark_ms, handles)
 
 
-def tables_of(
+def pieces_of(
     checkpoint: CheckpointFolder, state: CommittedState, stage: int
-) -> dict[TableHead, pa.Table]:
-    """The tables of a pipeline, each with the two columns in front.
+) -> Iterator[dict[TableHead, pa.Table]]:
+    """The tables of a pipeline, each with the two columns in front: all of them in each piece, and
+    no more than a piece in memory.
 
     :raises ConfigError: it keeps no state; lists those that do.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
@@ -90,10 +92,25 @@ def tables_of(
             f"Stage {stage} of {checkpoint.url} keeps no state.",
             hint=f"Those that do: {', '.join(map(str, state.stages))}.",
         )
-    return read_tables(
+    return read_pieces(
         checkpoint.storage,
         handles,
         range(max(handle.end_group for handle in handles)),
         query_id=checkpoint.query_id(),
         watermark_ms=state.watermark_of(stage),
     )
+
+
+def tables_of(
+    checkpoint: CheckpointFolder, state: CommittedState, stage: int
+) -> dict[TableHead, pa.Table]:
+    """As :func:`pieces_of`, of a state that fits the memory."""
+    return together(pieces_of(checkpoint, state, stage))
+
+
+def schemas_of(
+    checkpoint: CheckpointFolder, state: CommittedState, stage: int
+) -> dict[TableHead, pa.Schema]:
+    """The tables of a pipeline without their rows; as :func:`pieces_of`."""
+    first = next(pieces_of(checkpoint, state, stage), {})
+    return {head: rows.schema for head, rows in first.items()}

@@ -160,15 +160,25 @@ class StatefulStage(ABC):
         and is passed on."""
 
     @abstractmethod
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Called once, before the first epoch: the rows of each table that are there, with the two
-        columns in front, each key once, in any order. A table that a snapshot does not have is
-        left out."""
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
+        """Called before the first epoch, once for each piece of the state: the rows of each table
+        that are there, with the two columns in front, each key once, in any order. A table that a
+        snapshot does not have is left out.
+
+        :param of_several: the rows are of several tasks: what a stage has numbered itself may be in
+            it once for each of them. The next snapshot is a whole one.
+        """
 
     @abstractmethod
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        """What has changed since the last call, behind an epoch; a table without changes may be
-        left out. The arrays are the caller's: what the next epoch does must not show in them.
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
+        """What has changed since the last call, behind an epoch: rows with the names of their
+        tables, some at a time, one table's behind another's. The arrays are the caller's: what the
+        next epoch does must not show in them. The caller may stop in between if it asks for all
+        rows instead then, and is done before the next epoch begins.
 
         :param whole: all rows that are there instead, none of them gone.
         """
+
+
+ROWS_AT_ONCE: Final = 1 << 16
+"""Of one table, as :meth:`StatefulStage.changes` returns them."""

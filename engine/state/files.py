@@ -16,6 +16,7 @@ Each is named with its checksum, so that the checksum of the newest vouches for 
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -28,6 +29,7 @@ from engine.errors import CheckpointVersionError
 from engine.state.contract import StateTable
 
 VERSION: Final = 1
+Content = bytes | mmap.mmap
 _METADATA: Final = b"snapshot"
 _CHECKSUM_BYTES: Final = 16
 
@@ -110,7 +112,7 @@ class Header:
             raise ValueError(f"its header cannot be read: {exc!r}") from exc
 
 
-def checksum_of(data: bytes | pa.Buffer) -> str:
+def checksum_of(data: Content) -> str:
     """Of a whole file: BLAKE2b, in hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).hexdigest()
 
@@ -134,7 +136,7 @@ def encode(header: Header, tables: Sequence[pa.Table]) -> bytes:
     return data
 
 
-def decode(data: bytes) -> tuple[Header, list[pa.Table]]:
+def decode(data: Content) -> tuple[Header, list[pa.Table]]:
     """What :func:`encode` got; the tables look into ``data``.
 
     :raises ValueError: it is no such file.
@@ -149,12 +151,12 @@ def decode(data: bytes) -> tuple[Header, list[pa.Table]]:
     ]
 
 
-def header_of(data: bytes) -> Header:
+def header_of(data: Content) -> Header:
     """As :func:`decode`, and the rows are not looked at: they may be damaged."""
     return _header(_open(data))
 
 
-def _open(data: bytes) -> pa.ipc.RecordBatchFileReader:
+def _open(data: Content) -> pa.ipc.RecordBatchFileReader:
     try:
         return pa.ipc.open_file(pa.py_buffer(data))
     except (pa.ArrowException, OSError) as exc:

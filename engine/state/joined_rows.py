@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.exchange.hashing import Hashes
+from engine.state.arrays import kept, kept_rows
 from engine.state.event_times import NEVER
 
 Places = npt.NDArray[np.int64]
@@ -52,13 +53,13 @@ class Run:
         changed: Flags,
     ) -> None:
         order = np.argsort(hashes[0], kind="stable")
-        self.hashes = hashes[:, order]
-        self.rows = rows.take(pa.array(order))
-        self.numbers = numbers[order]
-        self.expires = expires[order]
-        self.matched = matched[order]
-        self.changed = changed[order]
-        self.there = np.ones(len(order), np.bool_)
+        self.hashes = kept(hashes[:, order])
+        self.rows = kept_rows(rows.take(pa.array(order)))
+        self.numbers = kept(numbers[order])
+        self.expires = kept(expires[order])
+        self.matched = kept(matched[order])
+        self.changed = kept(changed[order])
+        self.there = kept(np.ones(len(order), np.bool_))
         self.soonest = int(expires.min()) if len(expires) else NEVER
 
     def __len__(self) -> int:

@@ -32,11 +32,11 @@ def newest_rows(whole: pa.Table, changes: Sequence[pa.Table], keys: int) -> pa.T
         return whole
     if keys == 0:
         return _there(changed.slice(changed.num_rows - 1))
-    columns = _comparable(changed, keys)
+    columns = comparable(changed, keys)
     last = _last_of_each(columns)
     changed = changed.take(last)
     columns = [column.take(last) for column in columns]
-    replaced = _rows_among(_comparable(whole, keys), columns)
+    replaced = _rows_among(comparable(whole, keys), columns)
     if len(replaced):
         stay = np.ones(whole.num_rows, bool)
         stay[replaced] = False
@@ -81,7 +81,7 @@ def _first_and_last(columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray
     return found.column("row_min").to_numpy(), found.column("row_max").to_numpy()
 
 
-def _comparable(table: pa.Table, keys: int) -> list[pa.Array]:
+def comparable(table: pa.Table, keys: int) -> list[pa.Array]:
     """The key as columns that Arrow can compare, one at least."""
     return [
         leaf

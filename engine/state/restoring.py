@@ -1,12 +1,13 @@
 """From snapshots back to state: all files whose key groups are asked for, whoever wrote them.
 
 Each chain counts in its order, and the last row of a key wins; what is gone leaves, what the
-watermark has closed since, and rows of other key groups.
+watermark has closed since, and rows of other key groups. A state of more bytes than a piece has is
+put together piece by piece: the files stay on the disk, and a piece is let go before the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,9 +16,12 @@ import pyarrow.compute as pc
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
 from engine.state.chains import HINT, Chain, StateFile, read_chains
-from engine.state.contract import GROUP, StatefulStage
+from engine.state.contract import StatefulStage
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT, newest_rows
+from engine.state.pieces import piece_bytes
+from engine.state.scratch import HERE, Scratch
+from engine.state.slices import Slice, bytes_by_group, slices_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
@@ -31,6 +35,7 @@ def restore(
     *,
     query_id: str,
     watermark_ms: int,
+    scratch: Scratch = HERE,
 ) -> Chain | None:
     """Load the state of a task's stages.
 
@@ -38,25 +43,48 @@ def restore(
     :param groups: the key groups that the task owns now.
     :param watermark_ms: of the epoch that comes next. An epoch that changes nothing else writes
         nothing when the watermark closes rows, so the files alone do not tell.
+    :param scratch: for copies of large files that are far away.
     :returns: what the next snapshot goes on behind; None if the groups are not those of one handle:
         then it is a whole one.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     :raises CheckpointVersionError: a newer engine has written it.
     :raises ConfigError: the state is not that of these stages.
     """
-    mine = [each for each in handles if _shared(each, groups)]
-    chains = read_chains(storage, mine, query_id)
-    merged = _merged(storage, mine, chains, groups, watermark_ms)
     dropped = {(stage.name, name) for stage in stages for name in stage.dropped}
-    tables = {head: rows for head, rows in merged.items() if (head.stage, head.name) not in dropped}
-    _check(storage, tables, stages)
-    for stage in stages:
-        stage.restore(
-            {head.name: rows for head, rows in tables.items() if head.stage == stage.name}
-        )
+    mine = [each for each in handles if _shared(each, groups)]
+    chains = read_chains(storage, mine, query_id, scratch)
+    for piece in _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch)):
+        tables = {h: rows for h, rows in piece.items() if (h.stage, h.name) not in dropped}
+        _check(storage, tables, stages)
+        for stage in stages:
+            of_stage = {
+                head.name: rows for head, rows in tables.items() if head.stage == stage.name
+            }
+            stage.restore(of_stage, of_several=len(mine) > 1)
     if len(mine) == 1 and range(mine[0].first_group, mine[0].end_group) == groups:
         return Chain(mine[0], tuple(file.link for file in chains[0]))
     return None
+
+
+def read_pieces(
+    storage: Storage,
+    handles: Sequence[SnapshotHandle],
+    groups: range,
+    *,
+    query_id: str | None,
+    watermark_ms: int,
+    scratch: Scratch = HERE,
+) -> Iterator[dict[TableHead, pa.Table]]:
+    """The tables of one pipeline, each with the two columns in front: all of them in each piece,
+    every row in one.
+
+    :param handles: see :func:`restore`, which has the errors as well.
+    :param groups: those whose rows are asked for.
+    :param query_id: None: it is not known.
+    """
+    mine = [each for each in handles if _shared(each, groups)]
+    chains = read_chains(storage, mine, query_id, scratch)
+    return _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch))
 
 
 def read_tables(
@@ -67,14 +95,19 @@ def read_tables(
     query_id: str | None,
     watermark_ms: int,
 ) -> dict[TableHead, pa.Table]:
-    """The tables of one pipeline, each with the two columns in front.
+    """As :func:`read_pieces`, of a state that fits the memory."""
+    return together(
+        read_pieces(storage, handles, groups, query_id=query_id, watermark_ms=watermark_ms)
+    )
 
-    :param handles: see :func:`restore`, which has the errors as well.
-    :param groups: those whose rows are asked for.
-    :param query_id: None: it is not known.
-    """
-    mine = [each for each in handles if _shared(each, groups)]
-    return _merged(storage, mine, read_chains(storage, mine, query_id), groups, watermark_ms)
+
+def together(pieces: Iterable[Mapping[TableHead, pa.Table]]) -> dict[TableHead, pa.Table]:
+    """Tables that were in pieces, whole."""
+    found: dict[TableHead, list[pa.Table]] = {}
+    for piece in pieces:
+        for head, rows in piece.items():
+            found.setdefault(head, []).append(rows)
+    return {head: pa.concat_tables(parts) for head, parts in found.items()}
 
 
 def _shared(handle: SnapshotHandle, groups: range) -> range:
@@ -87,7 +120,8 @@ def _merged(
     chains: Sequence[Sequence[StateFile]],
     groups: range,
     watermark_ms: int,
-) -> dict[TableHead, pa.Table]:
+    bytes_max: int,
+) -> Iterator[dict[TableHead, pa.Table]]:
     if sum(len(_shared(each, groups)) for each in handles) != len(groups):
         there = ", ".join(f"{each.first_group}-{each.end_group - 1}" for each in handles)
         raise CheckpointCorruptError(
@@ -95,29 +129,39 @@ def _merged(
             f"and {groups.start}-{groups.stop - 1} are needed.",
             hint="Restore the checkpoint from a copy.",
         )
-    parts: dict[TableHead, list[pa.Table]] = {}
-    for files in chains:
-        newest_ms = max([watermark_ms, *(file.header.watermark_ms for file in files)])
-        for head in dict.fromkeys(head for file in files for head in file.tables):
-            rows = _open(_newest(files, head, groups), head, newest_ms)
-            parts.setdefault(head, []).append(rows)
-    return {head: _together(storage, head, found) for head, found in parts.items()}
+    for part in _slices(chains, groups, bytes_max):
+        parts: dict[TableHead, list[pa.Table]] = {}
+        for files in chains:
+            newest_ms = max([watermark_ms, *(file.header.watermark_ms for file in files)])
+            for head in dict.fromkeys(head for file in files for head in file.tables):
+                rows = _open(_newest(files, head, part), head, newest_ms)
+                parts.setdefault(head, []).append(rows)
+        yield {head: _together(storage, head, found) for head, found in parts.items()}
 
 
-def _newest(files: Sequence[StateFile], head: TableHead, groups: range) -> pa.Table:
+def _slices(chains: Sequence[Sequence[StateFile]], groups: range, bytes_max: int) -> list[Slice]:
+    files = [file for chain in chains for file in chain]
+    if sum(file.link.nbytes for file in files) <= bytes_max:
+        return [Slice(groups)]
+    return slices_of(groups, bytes_by_group(files, groups), bytes_max)
+
+
+def _newest(files: Sequence[StateFile], head: TableHead, part: Slice) -> pa.Table:
     """The rows that are there at the end of a chain."""
-    rows = [_of_groups(file, file.tables[head], groups) for file in files if head in file.tables]
-    # The first file is whole: a table that it has not was empty.
-    whole = rows.pop(0) if head in files[0].tables else rows[0].slice(0, 0)
-    return newest_rows(whole, rows, head.keys)
+    found = [
+        (file.header.epoch, part.of(file.tables[head], head.keys, _groups_of(file)))
+        for file in files
+        if head in file.tables
+    ]
+    # What is of the first file's epoch is whole: a table that is not there was empty.
+    first = files[0].header.epoch
+    whole = [found[0][1].slice(0, 0), *(rows for epoch, rows in found if epoch == first)]
+    changes = [rows for epoch, rows in found if epoch != first]
+    return newest_rows(pa.concat_tables(whole), changes, head.keys)
 
 
-def _of_groups(file: StateFile, rows: pa.Table, groups: range) -> pa.Table:
-    if file.header.first_group >= groups.start and file.header.end_group <= groups.stop:
-        return rows
-    group = rows.column(GROUP.name)
-    from_first = pc.greater_equal(group, pa.scalar(groups.start, GROUP.type))
-    return rows.filter(pc.and_(from_first, pc.less(group, pa.scalar(groups.stop, GROUP.type))))
+def _groups_of(file: StateFile) -> range:
+    return range(file.header.first_group, file.header.end_group)
 
 
 def _open(rows: pa.Table, head: TableHead, watermark_ms: int) -> pa.Table:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.exchange.hashing import hash_rows
-from engine.state.columns import Slots, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots
 from engine.state.event_times import NEVER, Times
 from engine.state.slot_table import SlotTable
 

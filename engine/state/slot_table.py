@@ -21,12 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.exchange.hashing import Hashes
+from engine.state.arrays import full, grown
 
 Slots = npt.NDArray[np.int64]
 _EMPTY: Final = -1
 _TOMBSTONE: Final = -2
 _NOWHERE: Final = -1
 _SMALLEST: Final = 1 << 10
+_AT_ONCE: Final = 1 << 20
 _SLOTS_MAX: Final = 1 << 30
 
 
@@ -156,9 +158,8 @@ class SlotTable:
         if slots > _SLOTS_MAX:
             raise MemoryError(f"more than {_SLOTS_MAX} keys in one task: give the query more tasks")
         room = max(slots, 2 * self.room)
-        more = room - self.room
-        self._hashes = np.concatenate([self._hashes, np.zeros((more, 2), np.uint64)])
-        self._places = np.concatenate([self._places, np.full(more, _NOWHERE)])
+        self._hashes = grown(self._hashes, room)
+        self._places = grown(self._places, room, _NOWHERE)
         self.room = room
 
     def _has_places_for(self, keys: int) -> bool:
@@ -169,9 +170,14 @@ class SlotTable:
         size = _SMALLEST
         while size < 4 * keys:
             size *= 2
-        self._index = np.full(size, _EMPTY, np.int32)
-        slots = self.slots
-        self._taken = len(slots)
+        self._index = full(size, _EMPTY, np.int32)
+        self._taken = len(self)
+        for start in range(0, self._used, _AT_ONCE):
+            part = self._places[start : min(start + _AT_ONCE, self._used)]
+            self._place(np.flatnonzero(part != _NOWHERE) + start)
+
+    def _place(self, slots: Slots) -> None:
+        size = len(self._index)
         places = (self._hashes[slots, 0] & np.uint64(size - 1)).astype(np.int64)
         while len(slots):
             is_empty = self._index[places] == _EMPTY

@@ -9,6 +9,10 @@ offset log names it. Files are created, and never changed.
 When a restart would have much to read, the files of the chain are made into one, of the same epoch
 as the last of them. That is nobody's business but the storage's: it takes as long as it takes, the
 task goes on, and the next file that is written follows the new one in the place of the old ones.
+
+What is more than a piece (:mod:`engine.state.pieces`) becomes several files of one epoch, each with
+rows of its own: no more than a piece is ever in memory. Those of the first epoch of a chain are the
+whole snapshot.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from engine.snapshots.names import CHECKSUM_DIGITS, SnapshotName
 from engine.state.chains import Chain
 from engine.state.contract import StatefulStage
 from engine.state.files import Header, Link, TableHead, checksum_of, encode
-from engine.state.restoring import read_tables
+from engine.state.pieces import Gathering, Piece, by_group
+from engine.state.restoring import read_pieces
+from engine.state.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
@@ -54,6 +60,7 @@ class SnapshotWriter:
         is a whole one.
     :param lag_ms: see :class:`engine.snapshots.handles.SnapshotHandle`.
     :param later: where files are made into one; a thread of its own, or epochs wait for it.
+    :param scratch: for what is taken of the state, and waits to be written.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class SnapshotWriter:
         chain: Chain | None = None,
         lag_ms: int = 0,
         later: Later = at_once,
+        scratch: Scratch = HERE,
     ) -> None:
         self._storage = storage
         self._query_id = query_id
@@ -75,14 +83,15 @@ class SnapshotWriter:
         self._generation = generation
         self._lag_ms = lag_ms
         self._later = later
+        self._scratch = scratch
         # What the task knows.
         self._has_whole = chain is not None and bool(chain.links)
-        self._whole_rows = chain.links[0].rows if chain is not None and chain.links else 0
+        self._whole_rows = 0 if chain is None else sum(link.rows for link in _whole(chain.links))
         # What the writing thread knows.
         self._last = None if chain is None else replace(chain.handle, lag_ms=lag_ms)
         self._links = () if chain is None else chain.links
         self._asked_at = 0  # the length of the chain that is being made into one file
-        self._shortened: tuple[tuple[Link, ...], Link] | None = None
+        self._shortened: tuple[tuple[Link, ...], tuple[Link, ...]] | None = None
 
     def prepare(self, epoch: int, watermark_ms: int, stages: Sequence[StatefulStage]) -> Job:
         """Take what the epoch has changed.
@@ -91,14 +100,34 @@ class SnapshotWriter:
         :param stages: those of the task that keep state, each with a name of its own.
         """
         whole = not self._has_whole
-        heads, tables = _taken(stages, whole=whole)
-        if not whole and _rows(tables) > max(CHANGES_SHARE_MAX * self._whole_rows, WHOLE_ROWS_MIN):
+        taken = None
+        if not whole:
             # Twice as many rows now cost less than to make one file of these and all before them.
-            whole = True
-            heads, tables = _taken(stages, whole=True)
-        if whole:
-            self._has_whole, self._whole_rows = bool(tables), _rows(tables)
-        return Job(self, epoch, watermark_ms, whole, heads, tables)
+            rows_max = max(CHANGES_SHARE_MAX * self._whole_rows, WHOLE_ROWS_MIN)
+            taken = self._taken(stages, rows_max)
+            whole = taken is None
+        if taken is None:
+            taken = self._taken(stages)
+            assert taken is not None, "there is no limit"
+            self._has_whole = bool(taken)
+            self._whole_rows = sum(piece.rows for piece in taken)
+        return Job(self, epoch, watermark_ms, whole, tuple(taken))
+
+    def _taken(
+        self, stages: Sequence[StatefulStage], rows_max: float | None = None
+    ) -> list[Piece] | None:
+        """What has changed in the stages, or all there is; tables without rows are left out.
+
+        :param rows_max: of changes; None: all there is. More: the result is None.
+        """
+        gathering = Gathering(self._scratch)
+        for stage in stages:
+            heads = {table.name: TableHead.of(stage.name, table) for table in stage.tables}
+            for name, rows in stage.changes(whole=rows_max is None):
+                gathering.add(heads[name], rows)
+                if rows_max is not None and gathering.rows > rows_max:
+                    return None
+        return gathering.pieces()
 
     # -- on the writing thread ------------------------------------------------------------------
 
@@ -106,14 +135,17 @@ class SnapshotWriter:
         self._take_shortened()
         if job.whole:
             self._links, self._asked_at = (), 0
-        if not job.tables:
+        if not job.pieces:
             # Nothing has changed; or all there is was asked for, and there is nothing.
             if job.whole:
                 self._last = self._handle(job.epoch, ())
             assert self._last is not None, "there is a whole snapshot"
             return self._last
-        link = self._create(job.epoch, job.watermark_ms, self._links, job.heads, job.tables)
-        self._links = (*self._links, link)
+        links = self._links
+        for piece in job.pieces:
+            link = self._create(job.epoch, job.watermark_ms, links, piece.heads, piece.tables)
+            links = (*links, link)
+        self._links = links
         self._last = self._handle(_epoch_of(self._links[0]), self._links)
         if self._is_long:
             self._asked_at = len(self._links)
@@ -125,37 +157,43 @@ class SnapshotWriter:
     def _is_long(self) -> bool:
         """And not being made shorter already; if that has failed, it is asked for anew when as many
         files have come behind it."""
-        first, *others = self._links
-        limit = max(CHANGES_SHARE_MAX * first.nbytes, CHANGES_BYTES_MIN)
+        whole = _whole(self._links)
+        others = self._links[len(whole) :]
         if self._asked_at:
             return len(self._links) >= self._asked_at + FILES_MAX
+        limit = max(CHANGES_SHARE_MAX * sum(link.nbytes for link in whole), CHANGES_BYTES_MIN)
         return bool(others) and (
-            len(self._links) >= FILES_MAX or sum(link.nbytes for link in others) > limit
+            len(others) + 1 >= FILES_MAX or sum(link.nbytes for link in others) > limit
         )
 
     def _take_shortened(self) -> None:
         """Go on behind one file in the place of those that were made into it."""
         if self._shortened is None:
             return
-        files, link = self._shortened
+        files, links = self._shortened
         self._shortened = None
         if self._links[: len(files)] != files:
             return  # asked for twice, and this is the second one
         self._asked_at = 0
-        self._links = (link, *self._links[len(files) :])
-        if len(self._links) == 1:  # else the last file goes on naming those that it has followed
-            self._last = self._handle(_epoch_of(link), self._links)
+        self._links = (*links, *self._links[len(files) :])
+        if len(self._links) == len(links):
+            self._last = self._handle(_epoch_of(links[0]), self._links)
+        # Else the last file goes on naming those that it has followed.
 
     def _shorten(self, chain: Chain, epoch: int, watermark_ms: int) -> None:
-        tables = read_tables(
+        links: tuple[Link, ...] = ()
+        for tables in read_pieces(
             self._storage,
             [chain.handle],
             self._groups,
             query_id=self._query_id,
             watermark_ms=watermark_ms,
-        )
-        link = self._create(epoch, watermark_ms, (), tuple(tables), tuple(tables.values()))
-        self._shortened = (chain.links, link)
+            scratch=self._scratch,
+        ):
+            rows = tuple(map(by_group, tables.values()))
+            if not links or any(map(len, rows)):
+                links = (*links, self._create(epoch, watermark_ms, links, tuple(tables), rows))
+        self._shortened = (chain.links, links)
 
     def _create(
         self,
@@ -208,21 +246,9 @@ class SnapshotWriter:
         )
 
 
-def _taken(
-    stages: Sequence[StatefulStage], *, whole: bool
-) -> tuple[tuple[TableHead, ...], tuple[pa.Table, ...]]:
-    """What has changed in the stages, or all there is; tables without rows are left out."""
-    found = [
-        (TableHead.of(stage.name, table), rows)
-        for stage, changes in ((stage, stage.changes(whole=whole)) for stage in stages)
-        for table in stage.tables
-        if (rows := changes.get(table.name)) is not None and rows.num_rows
-    ]
-    return tuple(head for head, _ in found), tuple(rows for _, rows in found)
-
-
-def _rows(tables: Sequence[pa.Table]) -> int:
-    return sum(table.num_rows for table in tables)
+def _whole(links: Sequence[Link]) -> Sequence[Link]:
+    """The files of a chain that are its whole snapshot: those of its first epoch."""
+    return [link for link in links if _epoch_of(link) == _epoch_of(links[0])]
 
 
 def _epoch_of(link: Link) -> int:
@@ -242,8 +268,7 @@ class Job:
     epoch: int
     watermark_ms: int
     whole: bool
-    heads: tuple[TableHead, ...]
-    tables: tuple[pa.Table, ...]
+    pieces: tuple[Piece, ...]
 
     def write(self) -> SnapshotHandle:
         """Returns when the state behind the epoch is durable; that may be a file of an earlier one.

@@ -83,16 +83,15 @@ class StageByPartition(StatefulStage):
         for position, epoch in epochs.items():
             yield from self._told(position, epoch.end())
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         for position, stage in self._stages.items():
-            stage.restore({name: _rows_of(position, rows) for name, rows in tables.items()})
+            own = {name: _rows_of(position, rows) for name, rows in tables.items()}
+            stage.restore(own, of_several=of_several)
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        parts: dict[str, list[pa.Table]] = {}
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         for position, stage in self._stages.items():
-            for name, rows in stage.changes(whole=whole).items():
-                parts.setdefault(name, []).append(_as_of(position, rows))
-        return {name: pa.concat_tables(tables) for name, tables in parts.items()}
+            for name, rows in stage.changes(whole=whole):
+                yield name, _as_of(position, rows)
 
     def _told(self, position: int, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in results:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from engine.expressions.logic.ranks import normalized
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
-from engine.state.columns import Slots, grown
-from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
+from engine.state.arrays import grown
+from engine.state.columns import Slots
+from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
@@ -67,7 +68,7 @@ class DeduplicateStage(StatefulStage):
                 yield first
         self._forget(microseconds(self._clock.next_watermark_ms))
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
@@ -78,17 +79,19 @@ class DeduplicateStage(StatefulStage):
             self._add(columns[: self._table.keys], batch.num_rows, expires)
         self._changed[:] = False
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
-        if not len(slots):
-            return {}
+        for start in range(0, len(slots), ROWS_AT_ONCE):
+            yield _TABLE, self._rows_of(slots[start : start + ROWS_AT_ONCE])
+
+    def _rows_of(self, slots: Slots) -> pa.Table:
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
         gone = pa.array(np.zeros(len(slots), np.bool_), GONE.type)
         columns = [groups, gone, *self._keys.keys(slots)]
         if self._forgets:
             columns.append(stored(self._expires[slots]))
-        return {_TABLE: pa.Table.from_arrays(columns, schema=self._table.stored)}
+        return pa.Table.from_arrays(columns, schema=self._table.stored)
 
     def _first_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows whose keys have not been seen."""

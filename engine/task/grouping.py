@@ -27,8 +27,9 @@ from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import COMPLETE, UPDATE, GroupRows
 from engine.state.aggregates.fold import firsts
-from engine.state.columns import Slots, grown
-from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
+from engine.state.arrays import grown
+from engine.state.columns import Slots
+from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
@@ -99,7 +100,7 @@ class Grouping(StatefulStage):
         if mode != COMPLETE:
             yield from self._closed()
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
@@ -112,17 +113,19 @@ class Grouping(StatefulStage):
             self._folds.merge(slots, states)
         self._changed[:] = False
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
-        if not len(slots):
-            return {}
+        for start in range(0, len(slots), ROWS_AT_ONCE):
+            yield _TABLE, self._rows_of(slots[start : start + ROWS_AT_ONCE])
+
+    def _rows_of(self, slots: Slots) -> pa.Table:
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
         gone = pa.array(np.zeros(len(slots), np.bool_), GONE.type)
         columns = [groups, gone, *self._keys.keys(slots), *self._folds.states(slots)]
         if self._event_time is not None:
             columns.append(stored(self._expires[slots]))
-        return {_TABLE: pa.Table.from_arrays(columns, schema=self._table.stored)}
+        return pa.Table.from_arrays(columns, schema=self._table.stored)
 
     def _fold(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], Slots]:
         """The keys of the rows that are not late, and their slots."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -92,11 +92,11 @@ class Side:
             matched = matched[kept]
         self.waiting.add(hashes, batch, self._expires(batch), matched)
 
-    def restore(self, table: pa.Table) -> None:
-        """Rows of a snapshot, or of several: then their numbers may be the same."""
-        numbers = table.column(2).to_numpy()
-        are_known = len(np.unique(numbers)) == len(numbers)
-        start = 0
+    def restore(self, table: pa.Table, *, numbers_anew: bool) -> None:
+        """Rows of a snapshot.
+
+        :param numbers_anew: they are of several, in which different rows may have one number.
+        """
         for batch in table.to_batches():
             rows = pa.RecordBatch.from_arrays(batch.columns[_SKIPPED:], schema=self.spec.schema)
             self.waiting.add(
@@ -104,14 +104,13 @@ class Side:
                 rows,
                 times_of(batch.column(3)),
                 batch.column(4).to_numpy(zero_copy_only=False),
-                numbers[start : start + len(rows)] if are_known else None,
+                None if numbers_anew else batch.column(2).to_numpy(),
             )
-            start += len(rows)
 
-    def changes(self, groups: int, *, whole: bool) -> pa.Table:
+    def changes(self, groups: int, *, whole: bool) -> Iterator[pa.Table]:
         """See :meth:`engine.state.contract.StatefulStage.changes`."""
-        parts = [self._stored(*each, groups) for each in self.waiting.taken(whole=whole)]
-        return pa.Table.from_batches(parts, self.table.stored)
+        for run, places in self.waiting.taken(whole=whole):
+            yield pa.Table.from_batches([self._stored(run, places, groups)])
 
     def _keys(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
         return [batch.column(key) for key in self.spec.keys]

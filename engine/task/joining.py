@@ -96,13 +96,15 @@ class JoinStage(StatefulStage):
                 if side.is_outer:
                     yield self._alone(number, rows)
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         for side in self._sides:
             if side.table.name in tables:
-                side.restore(tables[side.table.name])
+                side.restore(tables[side.table.name], numbers_anew=of_several)
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        return {side.table.name: side.changes(self._groups, whole=whole) for side in self._sides}
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
+        for side in self._sides:
+            for rows in side.changes(self._groups, whole=whole):
+                yield side.table.name, rows
 
     def _join(self, number: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         side = self._sides[number]

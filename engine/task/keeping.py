@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.base.background import Background
+from engine.state.arrays import Budget, budget
 from engine.state.contract import EventClock, StatefulStage
 from engine.state.restoring import restore
 from engine.state.snapshots import Job, SnapshotWriter
-from engine.task.spec import TaskSpec
+from engine.task.spec import Kept, TaskSpec
 
 _CLOSE_S: Final = 5.0
 """Nobody waits for longer for files that are being made into one."""
@@ -44,6 +45,7 @@ class Keeping:
                 self._stages,
                 query_id=identity.query_id,
                 watermark_ms=self._clock.watermark_ms,
+                scratch=kept.scratch,
             )
         self._writer = SnapshotWriter(
             kept.storage,
@@ -54,6 +56,7 @@ class Keeping:
             chain=chain,
             lag_ms=self._clock.lag_ms,
             later=self._later,
+            scratch=kept.scratch,
         )
 
     def close(self) -> None:
@@ -68,4 +71,14 @@ class Keeping:
         """
         if self._writer is None:
             return None
-        return self._writer.prepare(epoch, self._clock.next_watermark_ms, self._stages)
+        job = self._writer.prepare(epoch, self._clock.next_watermark_ms, self._stages)
+        if (spilling := budget()) is not None:
+            spilling.let_go()
+        return job
+
+
+def budget_of(kept: Kept | None) -> Budget | None:
+    """What a task's state may have of its memory; None: all."""
+    if kept is None or not kept.spill_after_bytes:
+        return None
+    return Budget(kept.spill_after_bytes, kept.scratch)

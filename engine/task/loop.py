@@ -36,13 +36,14 @@ from engine.progress.counters import EpochCounters
 from engine.sinks.contract import TaskWriter
 from engine.sinks.epoch_context import EpochContext
 from engine.sources.contract import Offset
+from engine.state.arrays import within
 from engine.state.contract import EventClock
 from engine.task.bad_records import BadRecords
 from engine.task.blame import blaming, closing, undoing
 from engine.task.by_partition import ReadPartitions
 from engine.task.channel import Channel, TaskDismissed
 from engine.task.inputs import INTERRUPTED_POLL_S
-from engine.task.keeping import Keeping
+from engine.task.keeping import Keeping, budget_of
 from engine.task.late_letters import late_letters
 from engine.task.memory import MemoryLimit
 from engine.task.opening import open_intake
@@ -151,6 +152,10 @@ class _Task:
         )
 
     def run(self) -> None:
+        with within(budget_of(self._spec.kept)):
+            self._run()
+
+    def _run(self) -> None:
         spec, channel = self._spec, self._channel
         if (rules := spec.pipeline.zone_rules) is not None:
             zone_rules.go_by(rules)  # before anything of the source, the steps or the sink runs

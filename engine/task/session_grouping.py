@@ -21,8 +21,9 @@ from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows, taken
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import COMPLETE, GroupSessions
-from engine.state.columns import Slots, fixed_array, fixed_values, grown
-from engine.state.contract import GONE, GROUP, EventClock, StatefulStage, StateTable
+from engine.state.arrays import grown
+from engine.state.columns import Slots, fixed_array, fixed_values
+from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, StatefulStage, StateTable
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
@@ -92,7 +93,7 @@ class SessionGrouping(StatefulStage):
         elif self._closes:
             yield from self._closed()
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         table = tables.get(_TABLE)
         if table is None:
             return
@@ -106,16 +107,15 @@ class SessionGrouping(StatefulStage):
             self._folds.merge(self._add(owners, starts, ends), columns[width + 2 : -1])
         self._changed[:] = False
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         slots = self._sessions.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
         gone, self._gone = ([] if whole else self._gone), []
-        parts = [self._rows_of_gone(each) for each in gone]  # a later row with the key counts
-        if len(slots):
-            parts.append(self._rows_of(slots))
-        if not parts:
-            return {}
-        return {_TABLE: pa.Table.from_batches(parts, schema=self._table.stored)}
+        for each in gone:  # a later row with the key counts
+            yield _TABLE, pa.Table.from_batches([self._rows_of_gone(each)])
+        for start in range(0, len(slots), ROWS_AT_ONCE):
+            part = slots[start : start + ROWS_AT_ONCE]
+            yield _TABLE, pa.Table.from_batches([self._rows_of(part)])
 
     def _rows_of(self, slots: Slots) -> pa.RecordBatch:
         owners, ends = self._sessions.owners[slots], self._sessions.ends[slots]

@@ -15,6 +15,7 @@ from engine.pipeline.pipeline import Pipeline
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.snapshots.handles import SnapshotHandle
 from engine.sources.contract import DataSourceContinuousReader, Offset
+from engine.state.scratch import HERE, Scratch
 from engine.wire.connection import Dialing
 
 
@@ -71,12 +72,16 @@ class Kept:
     :param storage: of the checkpoint, which keeps it.
     :param restored: the state of the task's pipeline, of all tasks that there were.
     :param memory_max_bytes: see :class:`engine.task.memory.MemoryLimit`.
+    :param spill_after_bytes: what is more than that of the state is in files; 0: all is in memory.
+    :param scratch: where it is that is neither in memory nor in the storage yet.
     """
 
     owned: range
     storage: Storage
     restored: tuple[SnapshotHandle, ...] = ()
     memory_max_bytes: int = 0
+    spill_after_bytes: int = 0
+    scratch: Scratch = HERE
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,15 +31,19 @@ from engine.pipeline.stateful import COMPLETE, UPDATE, Exchange
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
+from engine.state import arrays, chains, pieces
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
+from tests.disks import disk_of_64k
 from tests.model import HOUR_MS, ONE_ATTEMPT, Feed, ModelReader
 from tests.simulation import counting
 from tests.simulation.counting import KEYS, CountStory, counted, pipelines
 from tests.simulation.story import WAIT_S
 from tests.waiting import wait_until
+
+__all__ = ["disk_of_64k"]
 
 
 @pytest.fixture
@@ -118,12 +123,18 @@ def test_complete_tells_everything(story: CountStory) -> None:
     assert told == counted(45, 2)
 
 
-@pytest.mark.parametrize("reducers", [1, 2, 3])
+@pytest.mark.parametrize(("reducers", "in_pieces"), [(1, False), (2, False), (3, False), (3, True)])
 def test_a_restart_goes_on_with_its_state_on_any_number_of_tasks(
-    story: CountStory, reducers: int
+    story: CountStory, reducers: int, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    options: dict[str, Any] = {}
+    if in_pieces:
+        options = {"state_spill_after_bytes": 1}
+        monkeypatch.setattr(arrays, "_SMALL", 1)
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 40_000)
+        monkeypatch.setattr(chains, "_MAPPED_MIN", 0)
     for turn, tasks in enumerate((2, reducers, 1)):
-        query = story.start(reducers=tasks)
+        query = story.start(reducers=tasks, **options)
         story.grow(query, 17)
         story.await_counts(query)
         if turn == 1:
@@ -284,6 +295,26 @@ def test_a_task_with_more_memory_than_it_may_have_ends_the_query_with_a_reason(
     assert "stateMemoryMaxBytes allows 1,000." in text
     assert "more reducers" in text
     assert query.status["restarts"] == 0
+
+
+def test_a_full_scratch_disk_ends_the_query_with_nothing_lost(
+    story: CountStory, disk_of_64k: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "_SMALL", 1)
+    query = story.start()
+    story.grow(query, 17)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    query = story.start(state_spill_after_bytes=1, state_scratch_folder=str(disk_of_64k))
+    story.grow(query, 17)
+    with pytest.raises(StateTooLargeError, match=r"disk of .*small.*No space left"):
+        query.awaitTermination(WAIT_S)
+    assert query.status["restarts"] == 0
+    assert [*disk_of_64k.iterdir()] == []
+    query = story.start()
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
 
 
 def test_a_snapshot_that_fails_ends_the_run_though_the_next_epoch_stays_open(

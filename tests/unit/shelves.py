@@ -55,8 +55,7 @@ class Shelf(StatefulStage):
         """Silently, as the contract has it."""
         self.rows = open_rows(self.table, self.rows, watermark_ms)
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        assert not self.rows
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         assert set(tables) <= {self.table.name}
         for table in tables.values():
             assert table.schema == self.table.stored
@@ -66,7 +65,7 @@ class Shelf(StatefulStage):
                 assert key not in self.rows
                 self.rows[key] = tuple(row[self.table.keys :])
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         keys = list(self.rows if whole else self.changed)
         self.changed = {}
         width = len(self.table.schema) - self.table.keys
@@ -79,7 +78,7 @@ class Shelf(StatefulStage):
             pa.array(list(column), dtype)
             for column, dtype in zip(columns, self.table.stored.types, strict=True)
         ]
-        return {self.table.name: pa.table(arrays, schema=self.table.stored)}
+        yield self.table.name, pa.table(arrays, schema=self.table.stored)
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from engine.exchange.key_groups import groups_of
 from engine.exchange.partitioning import Partitioner
 from engine.expressions.tree import Expr
 from engine.state.contract import EventClock, StatefulStage, StateTable
+from tests.gathered import changes_of
 
 GROUPS = 16
 Make = Callable[[EventClock], StatefulStage]
@@ -58,7 +59,7 @@ class Tasks:
 
     def _keep(self, *, whole: bool) -> None:
         for stage in self.stages:
-            changes = stage.changes(whole=whole)
+            changes = changes_of(stage, whole=whole)
             for table in stage.tables:
                 rows = self.stored.setdefault(table.name, {})
                 found = changes.get(table.name, table.stored.empty_table())

@@ -13,6 +13,7 @@ from engine.pipeline.stateful import UPDATE, Aggregate, Deduplicate, GroupRows, 
 from engine.state.contract import GROUP, EventClock, StatefulStage
 from engine.task.by_partition import ReadPartitions, stage_by_partition
 from engine.task.stateful_stages import stateful_stage
+from tests.gathered import changes_of
 
 SCHEMA = pa.schema([("key", pa.string())])
 COUNTS = pa.schema([("key", pa.string()), ("count", pa.int64())])
@@ -56,7 +57,7 @@ def test_each_partition_is_for_itself_and_rows_come_at_once() -> None:
     assert task.epoch((4, "a")) == [[("a", 2)]]
     assert task.epoch() == []
     assert task.stage.row_count == 4
-    (rows,) = task.stage.changes(whole=True).values()
+    (rows,) = changes_of(task.stage, whole=True).values()
     assert rows.schema == task.stage.tables[0].stored
     kept = zip(rows[GROUP.name].to_pylist(), rows["key"].to_pylist(), strict=True)
     assert [*kept] == [(2, "a"), (2, "b"), (3, "c"), (4, "a")]
@@ -65,8 +66,8 @@ def test_each_partition_is_for_itself_and_rows_come_at_once() -> None:
 def test_state_goes_with_its_partition() -> None:
     first = Task(UNIQUE, range(3))
     first.epoch((0, "a"), (1, "b"), (2, "c"))
-    (rows,) = first.stage.changes(whole=False).values()
-    assert first.stage.changes(whole=False) == {}
+    (rows,) = changes_of(first.stage, whole=False).values()
+    assert changes_of(first.stage, whole=False) == {}
     for owned in (range(1), range(1, 3), range(3)):
         task = Task(UNIQUE, owned)
         name = task.stage.tables[0].name

@@ -18,6 +18,7 @@ from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Deduplicate
 from engine.state.contract import EventClock
 from engine.task.deduplicating import DeduplicateStage
+from tests.gathered import changes_of
 
 GROUPS = 8
 STAMP = pa.timestamp("us", "UTC")
@@ -132,7 +133,7 @@ def test_the_first_row_of_each_key(
         model.close(clock.next_watermark_ms)
         clock.watermark_ms = clock.next_watermark_ms
         for task, stage in enumerate(stages):
-            found = stage.changes(whole=states[task] is None)
+            found = changes_of(stage, whole=states[task] is None)
             table = found.get("keys", stage.tables[0].stored.empty_table())
             assert table.schema == stage.tables[0].stored
             groups_seen = set(table.column(0).to_pylist())
@@ -149,7 +150,7 @@ def test_the_first_row_of_each_key(
                 mask = [group in owned for group in everything.column(0).to_pylist()]
                 stages.append(DeduplicateStage(step, clock, GROUPS))
                 stages[-1].restore({"keys": everything.filter(pa.array(mask, pa.bool_()))})
-                assert stages[-1].changes(whole=False) == {}
+                assert changes_of(stages[-1], whole=False) == {}
     assert clock.late.get("dedup", 0) == model.late
 
 
@@ -193,7 +194,7 @@ def test_windows_as_event_time() -> None:
     assert run(2_000, None) == []
     clock.watermark_ms = 2_000
     assert run(2_000, 2_001, None) == [1]
-    (table,) = stage.changes(whole=True).values()
+    (table,) = changes_of(stage, whole=True).values()
     assert set(table.column("#expires").to_pylist()) == {None, 2_001_000}
     assert clock.late == {"dedup": 2}
 
@@ -211,5 +212,5 @@ def test_many_keys_come_and_go() -> None:
             clock.watermark_ms = clock.next_watermark_ms
 
     assert list(epochs()) == [500] * 29
-    assert 500 <= stage.changes(whole=True)["keys"].num_rows <= 2_000
+    assert 500 <= changes_of(stage, whole=True)["keys"].num_rows <= 2_000
     assert stage._keys.room <= 8_192

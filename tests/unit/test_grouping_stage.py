@@ -21,6 +21,7 @@ from engine.state.contract import EventClock, StatefulStage
 from engine.task import partial_grouping
 from engine.task.grouping import grouping_stage
 from engine.task.partial_grouping import PartialGrouping
+from tests.gathered import changes_of
 from tests.unit.stateful_stages import GROUPS, Tasks, column
 
 TIME = pa.timestamp("us", "UTC")
@@ -269,7 +270,7 @@ def test_a_snapshot_is_of_its_epoch() -> None:
     tasks = Tasks(make("update"), (0, 1))
     tasks.epoch([batch_of([(0, "a", 1)])])
     (stage,) = tasks.stages
-    table = stage.changes(whole=True)["groups"]
+    table = changes_of(stage, whole=True)["groups"]
     before = table.to_pylist()
     tasks.epoch([batch_of([(0, "a", 1), (0, "b", 2)])])
     assert table.to_pylist() == before

@@ -26,6 +26,7 @@ from engine.state.joined_rows import JoinedRows
 from engine.task import pairs
 from engine.task.join_conditions import split
 from engine.task.joining import JoinStage
+from tests.gathered import changes_of
 
 GROUPS = 8
 BIGINT = pa.int64()
@@ -272,6 +273,7 @@ def check(case: Case, history: History) -> None:
                 )
                 for name in ("left", "right")
             }
+            several = tasks > 1
             tasks, stages, states = then, [], [None] * then
             for task in range(tasks):
                 owned = groups_of(task, tasks, GROUPS)
@@ -282,7 +284,8 @@ def check(case: Case, history: History) -> None:
                             pa.array([g in owned for g in table.column(0).to_pylist()], pa.bool_())
                         )
                         for name, table in tables.items()
-                    }
+                    },
+                    of_several=several,
                 )
     assert clock.late.get("join", 0) == model.late
 
@@ -304,7 +307,8 @@ def test_late_rows_of_both_sides_are_kept_where_they_are_to_be() -> None:
 
 
 def snapshot(stage: JoinStage, before: Any, task: int, tasks: int) -> dict[str, pa.Table]:
-    found = dict(stage.changes(whole=before is None))
+    told = changes_of(stage, whole=before is None)
+    found = {each.name: told.get(each.name, each.stored.empty_table()) for each in stage.tables}
     for table in stage.tables:
         assert found[table.name].schema == table.stored
         assert set(found[table.name].column(0).to_pylist()) <= set(groups_of(task, tasks, GROUPS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -23,9 +23,10 @@ from engine.errors import CheckpointCorruptError
 from engine.exchange.key_groups import groups_of
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
-from engine.state import files, snapshots
+from engine.state import chains, files, pieces, snapshots
 from engine.state.contract import StateTable
 from engine.state.restoring import read_tables, restore
+from tests.gathered import changes_of
 from tests.unit.shelves import (
     COUNTS,
     GROUPS,
@@ -73,18 +74,28 @@ class Slow:
             self.work.pop(0)()
 
 
-@given(epochs, st.integers(1, 4), st.booleans(), st.sampled_from([0, 2, 1_000]))
+@given(
+    epochs,
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from([0, 2, 1_000]),
+    st.sampled_from([600, 2_000, None]),
+)
 @settings(max_examples=200, deadline=None)
 def test_whatever_happens_what_is_restored_is_what_was_there(
     history: list[tuple[list[tuple[str, Key, int]], int, int | None]],
     files_max: int,
     is_slow: bool,
     whole_rows_min: int,
+    piece_bytes: int | None,
 ) -> None:
     storage = open_storage(f"memory://{uuid.uuid4()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "FILES_MAX", files_max)
         patch.setattr(snapshots, "WHOLE_ROWS_MIN", whole_rows_min)
+        if piece_bytes is not None:
+            patch.setattr(pieces, "PIECE_BYTES", piece_bytes)
+            patch.setattr(chains, "_MAPPED_MIN", 0)
         tasks, generation, watermark_ms = 2, 1, 0
         slow = Slow()
         later: Later = slow if is_slow else at_once
@@ -140,7 +151,7 @@ def test_whatever_happens_what_is_restored_is_what_was_there(
                         query_id="query",
                         watermark_ms=watermark_ms,
                     )
-                    if chain is not None and not is_slow:
+                    if chain is not None and not is_slow and piece_bytes is None:
                         # What is made into one file is named by the next: a restart may
                         # come between the two, each time.
                         assert len(chain.links) <= max(files_max, 2) + generation - 2
@@ -198,7 +209,7 @@ class Counting(Shelf):
         self.values = values
         self.epoch = 0
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         assert whole == (self.epoch == 0)
         rows = [
             (0, bool(self.epoch == 2 and not other and not value), value, other)
@@ -210,7 +221,7 @@ class Counting(Shelf):
         types = self.table.stored.types
         arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
         self.epoch += 1
-        return {self.table.name: pa.table(arrays, schema=self.table.stored)}
+        yield self.table.name, pa.table(arrays, schema=self.table.stored)
 
     def write(self, storage: Storage) -> list[SnapshotHandle]:
         to = writer(storage, range(GROUPS))
@@ -413,10 +424,50 @@ def test_several_stages_and_chunks_are_one_file(storage: Storage) -> None:
     restore(storage, [handle], range(GROUPS), restored, query_id="query", watermark_ms=0)
     assert [shelf.rows for shelf in restored] == [one.rows, two.rows]
 
-    table = next(iter(one.changes(whole=True).values()))
+    table = next(iter(changes_of(one, whole=True).values()))
     chunks = pa.concat_tables([table, table.slice(0, 0), table])
     head = files.TableHead.of("one", COUNTS)
     header = files.Header("query", 1, 0, GROUPS, 0, 1, 0, (), (head, replace(head, stage="two")))
     decoded, found = files.decode(files.encode(header, [chunks, table]))
     assert decoded == header
     assert found == [chunks, table]
+
+
+def test_rows_that_are_more_than_a_piece_are_several_files(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 4_000)
+    monkeypatch.setattr(snapshots, "WHOLE_ROWS_MIN", 0)
+    shelf = Shelf(COUNTS)
+    to = writer(storage, range(GROUPS), later=Slow())
+    for key, value in MANY.items():
+        shelf.put(key, value)
+    one = to.prepare(0, 0, [shelf, Shelf(COUNTS, "other")]).write()
+    assert one.rows == len(MANY)
+    for key in list(MANY)[:10]:
+        shelf.put(key, (7,))
+    two = to.prepare(1, 0, [shelf]).write()
+    assert (two.since, two.rows) == (0, len(MANY) + 10)
+    rows, chain = read(storage, [two], COUNTS)
+    assert rows == shelf.rows
+    assert chain is not None
+    again = writer(storage, range(GROUPS), chain, generation=2)
+    assert again.prepare(2, 0, [shelf]).write().since == 0
+
+
+def test_what_was_taken_is_that_of_its_epoch(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late it is written, and wherever it waits."""
+    shelf = Shelf(COUNTS)
+    to = writer(storage, range(GROUPS))
+    jobs, models = [], []
+    with monkeypatch.context() as patch:
+        patch.setattr(pieces, "PIECE_BYTES", 1)
+        for epoch in range(4):
+            shelf.put(("a", None), (epoch,))
+            shelf.put((str(epoch), None), (epoch,))
+            jobs.append(to.prepare(epoch, 0, [shelf]))
+            models.append(dict(shelf.rows))
+    for job, model in zip(jobs, models, strict=True):
+        assert read(storage, [job.write()], COUNTS)[0] == model

@@ -75,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _open(self, path: str, given: dict[str, str], data: bytes) -> None:
         if path in self.server.files:
-            self._tell(self.server.files[path])
+            start = int(given.get("offset", 0))
+            rest = self.server.files[path][start:]
+            self._tell(rest[: int(given.get("length", len(rest)))])
         else:
             self._missing(path)
 

@@ -12,10 +12,11 @@ Names are relative POSIX paths, ``offsets/3``. Nothing here writes Hadoop's chec
 
 from __future__ import annotations
 
+import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from engine.errors import CheckpointError
 
@@ -49,6 +50,24 @@ class Storage(ABC):
         :raises FileNotFoundError: there is none.
         :raises CheckpointError: it cannot be read.
         """
+
+    def mapped(self, name: str, scratch: IO[bytes]) -> mmap.mmap:
+        """The content of a large file, which is not empty, without holding it in memory.
+
+        :param scratch: an empty file, for a copy of what is elsewhere; the caller closes it.
+        :raises FileNotFoundError: there is none.
+        :raises CheckpointError: it cannot be read.
+        :raises OSError: the copy cannot be written.
+        """
+        for part in self._parts(name):
+            rest = memoryview(part)
+            while len(rest):
+                rest = rest[scratch.write(rest) :]
+        return mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def _parts(self, name: str) -> Iterator[bytes]:
+        """The content of a file, piece by piece; see :meth:`mapped` for errors."""
+        yield self.read(name)
 
     @abstractmethod
     def create(self, name: str, data: bytes) -> bool:

@@ -47,6 +47,7 @@ _S3_EXISTS = ("PreconditionFailed", "412")
 _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
 _TOGETHER_MAX = 8
+_PART_BYTES = 1 << 22
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Their schemes."""
@@ -110,6 +111,14 @@ class FsspecStorage(Storage):
     def read(self, name: str) -> bytes:
         with self._errors("read", name):
             return bytes(self._fs.cat_file(self._full(name)))
+
+    def _parts(self, name: str) -> Iterator[bytes]:
+        size = self.info(name).size
+        for start in range(0, size, _PART_BYTES):
+            with self._errors("read", name):
+                end = min(start + _PART_BYTES, size)
+                part = bytes(self._fs.cat_file(self._full(name), start=start, end=end))
+            yield part
 
     def create(self, name: str, data: bytes) -> bool:
         with self._errors("create", name):

@@ -27,6 +27,7 @@ from engine.checkpoint.storage.webhdfs import RemoteError, WebHdfs
 from engine.errors import CheckpointError, ConfigError
 
 TIMEOUT_S = 30.0
+_PART_BYTES = 1 << 22
 _OPTIONS = ("user", "timeout")
 _TOGETHER_MAX = 8
 _HINTS = {
@@ -63,6 +64,14 @@ class HdfsStorage(Storage):
     def read(self, name: str) -> bytes:
         with self._errors("read", name):
             return self._client.open(self._full(name))
+
+    def _parts(self, name: str) -> Iterator[bytes]:
+        size = self.info(name).size
+        for start in range(0, size, _PART_BYTES):
+            with self._errors("read", name):
+                length = min(_PART_BYTES, size - start)
+                part = self._client.open_part(self._full(name), start, length)
+            yield part
 
     def create(self, name: str, data: bytes) -> bool:
         return self._write("create", name, data, overwrite=False)

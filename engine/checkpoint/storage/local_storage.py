@@ -12,6 +12,7 @@ A crash leaves at most a temporary file: no log lists it, and retention removes 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import shutil
 import stat
@@ -19,6 +20,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from engine.base import durable as disk
 from engine.base.failpoints import reach
@@ -50,6 +52,19 @@ class LocalStorage(Storage):
         path = self.root / name
         try:
             return disk.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(str(path)) from None
+        except OSError as exc:
+            raise _error("read", path, exc) from exc
+
+    def mapped(self, name: str, scratch: IO[bytes]) -> mmap.mmap:
+        path = self.root / name
+        try:
+            descriptor = disk.system.open(path, os.O_RDONLY)
+            try:
+                return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            finally:
+                disk.system.close(descriptor)
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(str(path)) from None
         except OSError as exc:

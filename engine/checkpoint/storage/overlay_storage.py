@@ -6,9 +6,10 @@ happens here is seen there.
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
 
 from engine.base.clock import SystemClock
 from engine.checkpoint.storage.contract import FileInfo, Storage
@@ -35,6 +36,14 @@ class OverlayStorage(Storage):
         if not self._is_shown(name):
             raise FileNotFoundError(name)
         return self._below.read(name)
+
+    def mapped(self, name: str, scratch: IO[bytes]) -> mmap.mmap:
+        with self._lock:
+            if name in self._written:
+                return super().mapped(name, scratch)
+        if not self._is_shown(name):
+            raise FileNotFoundError(name)
+        return self._below.mapped(name, scratch)
 
     def create(self, name: str, data: bytes) -> bool:
         with self._lock:

@@ -47,6 +47,10 @@ class WebHdfs:
         """
         return self._call("GET", "OPEN", path)
 
+    def open_part(self, path: str, start: int, length: int) -> bytes:
+        """A part of its content, less where it ends; as :meth:`open`."""
+        return self._call("GET", "OPEN", path, offset=str(start), length=str(length))
+
     def write(self, path: str, data: bytes) -> None:
         """Make a file, and the folders above. A reader may see a part of it meanwhile."""
         self._call("PUT", "CREATE", path, data, overwrite="false")

@@ -7,6 +7,7 @@ nor another number of tasks does it again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -42,16 +43,16 @@ class Applied:
 
     def restore(self, table: pa.Table) -> None:
         """All groups are done in the same epoch."""
-        self.is_done = table.num_rows > 0
+        self.is_done = self.is_done or table.num_rows > 0
 
-    def changes(self, *, whole: bool) -> pa.Table | None:
+    def changes(self, *, whole: bool) -> Iterator[pa.Table]:
         """A row for each group."""
         if not self.is_done or not (whole or self._is_new):
-            return None
+            return
         self._is_new = False
         groups = pa.array(self._owned, pa.int32())
         gone = pa.array([False] * len(groups), GONE.type)
-        return pa.Table.from_arrays([groups.cast(GROUP.type), gone, groups], schema=TABLE.stored)
+        yield pa.Table.from_arrays([groups.cast(GROUP.type), gone, groups], schema=TABLE.stored)
 
 
 def owned_rows(initial: InitialState, groups: KeyGroups) -> pa.RecordBatch:

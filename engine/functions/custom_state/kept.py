@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from engine.functions.custom_state.due import Due
 from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.values import Kept
-from engine.state.contract import StateTable
+from engine.state.contract import ROWS_AT_ONCE, StateTable
 
 Entry = tuple[Kept, int | None]
 """A value, and when it expires."""
@@ -37,23 +39,20 @@ class KeptRows(ABC):
         self._changed: dict[tuple[Key, Any], None] = {}
 
     def restore(self, table: pa.Table) -> None:
-        """The rows of a snapshot."""
-        for row in sorted(self._layout.from_arrow(table), key=self._order):
+        """The rows of a snapshot, or some of them."""
+        for row in self._layout.from_arrow(table):
             self._put(row)
 
-    def changes(self, *, whole: bool) -> pa.Table | None:
+    def changes(self, *, whole: bool) -> Iterator[pa.Table]:
         """See :meth:`engine.state.contract.StatefulStage.changes`."""
-        rows = list(self._rows() if whole else map(self._row, self._changed))
-        self._changed.clear()
-        return self._layout.to_arrow(rows) if rows else None
+        changed, self._changed = self._changed, {}
+        rows = self._rows() if whole else map(self._row, changed)
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            yield self._layout.to_arrow(some)
 
     def _row(self, place: tuple[Key, Any]) -> StateRow:
         key, sub = place
         return self._find(key, sub) or StateRow(key, sub, gone=True)
-
-    @staticmethod
-    def _order(row: StateRow) -> Any:
-        return 0
 
     @abstractmethod
     def __len__(self) -> int:
@@ -228,9 +227,10 @@ class Lists(_Several[int]):
         self.clear(key)
         self.append(key, values)
 
-    @staticmethod
-    def _order(row: StateRow) -> Any:
-        return row.sub
+    def restore(self, table: pa.Table) -> None:
+        super().restore(table)
+        for key in dict.fromkeys(self._layout.keys_of(table)):
+            self._entries[key] = dict(sorted(self._entries[key].items(), key=itemgetter(0)))
 
 
 class Maps(_Several[Key]):

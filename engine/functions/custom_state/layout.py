@@ -109,6 +109,11 @@ class Layout:
                 nothing if self.moment is None else next(columns).to_pylist(),
             )
 
+    def keys_of(self, table: pa.Table) -> Iterator[Key]:
+        """Of each row."""
+        for batch in table.to_batches():
+            yield from self.keys.of(batch.columns[_IN_FRONT : _IN_FRONT + len(self.keys.fields)])
+
     def _subs_to_arrow(self, subs: list[Any]) -> pa.Array:
         if self.sub_keys is None:
             return pa.array(subs, pa.int64())

@@ -29,8 +29,8 @@ class Rows(Protocol):
     def restore(self, table: pa.Table) -> None:
         """See :meth:`engine.state.contract.StatefulStage.restore`."""
 
-    def changes(self, *, whole: bool) -> pa.Table | None:
-        """See :meth:`engine.state.contract.StatefulStage.changes`; None: there are none."""
+    def changes(self, *, whole: bool) -> Iterator[pa.Table]:
+        """See :meth:`engine.state.contract.StatefulStage.changes`."""
 
 
 class CustomStateStage(StatefulStage):
@@ -61,14 +61,15 @@ class CustomStateStage(StatefulStage):
     def row_count(self) -> int:
         return sum(map(len, self._rows))
 
-    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
         for rows in self._rows:
             if rows.table.name in tables:
                 rows.restore(tables[rows.table.name])
 
-    def changes(self, *, whole: bool) -> Mapping[str, pa.Table]:
-        found = {rows.table.name: rows.changes(whole=whole) for rows in self._rows}
-        return {name: table for name, table in found.items() if table is not None}
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
+        for rows in self._rows:
+            for table in rows.changes(whole=whole):
+                yield rows.table.name, table
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return blamed(self._epoch(batches), self._called)

@@ -23,7 +23,8 @@ from engine.expressions.tree import Expr
 from engine.expressions.vectors import to_numpy
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold, Values, rows_with_values
-from engine.state.columns import Slots, fixed_array, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots, fixed_array
 
 _ALPHAS: Final = {4: 0.673, 5: 0.697, 6: 0.709}
 _CORRECTED_BELOW: Final = 19

@@ -18,7 +18,8 @@ import pyarrow as pa
 from engine.expressions.buffers import valid_of
 from engine.expressions.row_context import taken
 from engine.pipeline.stateful import Aggregate
-from engine.state.columns import Slots, fixed_values, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots, fixed_values
 
 Values = npt.NDArray[Any]
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from engine.expressions.row_context import taken
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold, firsts, lasts, rows_with_values
-from engine.state.columns import Slots, column_of, fixed_array, fixed_values, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots, column_of, fixed_array, fixed_values
 
 
 class Pick(Fold):

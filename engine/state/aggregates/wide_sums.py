@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from engine.expressions.buffers import valid_of
 from engine.expressions.lists import validity
-from engine.state.columns import Slots, grown
+from engine.state.arrays import grown
+from engine.state.columns import Slots
 
 Mask = npt.NDArray[np.bool_]
 _BITS: Final = 32

@@ -138,10 +138,10 @@ def lost_partition() -> None:
     """A task gets that of its first partition only."""
     right = StageByPartition.restore
 
-    def restore(self: Any, tables: Any) -> None:
+    def restore(self: Any, tables: Any, **given: Any) -> None:
         all_of_them = self._stages
         self._stages = dict(list(all_of_them.items())[:1])
-        right(self, tables)
+        right(self, tables, **given)
         self._stages = all_of_them
 
     StageByPartition.restore = restore  # type: ignore[method-assign]

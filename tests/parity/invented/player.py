@@ -165,11 +165,7 @@ class Player:
         counts.values += len(chosen) * self.table.num_rows
         if chosen:
             found += self._compared(chosen)
-        named = [
-            each
-            for each in found
-            if not any(of.search(each.text) for of in _EXPLAINED)
-        ]
+        named = [each for each in found if not any(of.search(each.text) for of in _EXPLAINED)]
         counts.nameless += len(found) - len(named)
         every = {
             number: [each for each in named if each.expression == text]

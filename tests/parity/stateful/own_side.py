@@ -24,6 +24,7 @@ from engine.pipeline.stateful import SIDE, Exchanged
 from engine.state.contract import GROUP, EventClock
 from engine.task.by_partition import ReadPartitions
 from engine.task.transform import Transform, compile_steps
+from tests.gathered import changes_of
 from tests.parity.stateful.in_partitions import PARTITIONS, partitioned
 from tests.parity.stateful.steps import Step
 
@@ -82,11 +83,11 @@ class OwnQuery:
             for place in range(len(before[0].transform.stateful)):
                 kept: dict[str, list[pa.Table]] = defaultdict(list)
                 for old in before:
-                    for name, rows in old.transform.stateful[place].changes(whole=True).items():
+                    for name, rows in changes_of(old.transform.stateful[place], whole=True).items():
                         kept[name].append(rows)
                 for task in made:
                     mine = {name: _owned(parts, task.owned) for name, parts in kept.items()}
-                    task.transform.stateful[place].restore(mine)
+                    task.transform.stateful[place].restore(mine, of_several=len(before) > 1)
 
     def _made(self, number: int, tasks: int) -> list[_Task]:
         pipeline = self._pipelines[number]
