@@ -27,7 +27,7 @@ if OPTIONS not in os.environ:  # the processes of xdist inherit it
 
 _SHARED = {
     "tests/spark/": "spark",
-    "tests/parity/": "spark",
+    "tests/parity/": "parity",  # a Spark of its own: one process for both had work when none had
     "tests/airflow/live/": "airflow",
     "tests/connectors/kafka/": "kafka",
     "tests/connectors/databases/": "postgres",
@@ -36,6 +36,8 @@ _SHARED = {
 }
 _APART = (
     "tests/spark/test_cli_run.py",
+    "tests/spark/test_docs.py",
+    "tests/spark/test_init.py",
     "tests/spark/test_metrics_run.py",
     "tests/spark/test_session.py",
     "tests/spark/test_signals.py",
@@ -47,6 +49,8 @@ _LONG = (
     "tests/spark/",
     "tests/parity/",
     "tests/system/",
+    "tests/airflow_faults/",
+    "tests/docker/",
     "tests/connectors/",
     "tests/airflow/",
     "tests/faults/",

@@ -168,12 +168,13 @@ class LookPool:
     def _work(self) -> None:
         while True:
             with self._changed:
-                look = self._next(take=True)
+                look, is_idle = self._next(take=True), False
                 while look is None:
-                    if not self._changed.wait(_IDLE_S):
+                    if is_idle:
                         self._threads -= 1
                         return
-                    look = self._next(take=True)
+                    is_idle = not self._changed.wait(_IDLE_S)
+                    look = self._next(take=True)  # who asked meanwhile counts on this thread
                 look.began_s = time.monotonic()
                 self._under_way.add(look)
                 self._at[look.place] += 1

@@ -127,6 +127,32 @@ def test_a_thousand_looks_at_one_place_take_half_of_the_threads() -> None:
     assert most == 16
 
 
+class _AskedAsItLeaves(threading.Condition):
+    """Something is asked when an idle thread has waited long enough, and does not know it yet."""
+
+    def __init__(self, pool: LookPool) -> None:
+        super().__init__()
+        self.pool = pool
+        self.asked: Future[str] | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.asked is not None or timeout is None:
+            return super().wait(timeout)
+        self.release()
+        self.asked = self.pool.submit("here", lambda: "answer")
+        self.acquire()
+        return False
+
+
+def test_an_idle_thread_that_leaves_looks_once_more() -> None:
+    pool = LookPool(threads_max=1)
+    pool._changed = changed = _AskedAsItLeaves(pool)
+    pool.within("here", lambda: None, WAIT_S)
+    wait_until(lambda: changed.asked is not None, "an idle thread", WAIT_S)
+    assert changed.asked is not None
+    assert changed.asked.result(WAIT_S) == "answer"
+
+
 def test_a_forked_process_has_threads_of_its_own() -> None:
     from airflow_provider_continuous.observing.pool import POOL
 
