@@ -82,6 +82,7 @@ def story(spark: SparkSession, tmp_path: Path) -> Story:
     return Story(spark, tmp_path)
 
 
+@pytest.mark.sampled(0.5)
 def test_a_state_of_many_times_its_budget(story: Story) -> None:
     for _ in range(3):
         story.arrive()
@@ -116,6 +117,7 @@ def test_a_state_of_many_times_its_budget(story: Story) -> None:
     assert pc.all(pc.equal(sums, pc.multiply(numbers, 3))).as_py()
 
 
+@pytest.mark.sampled(0.5)
 def test_the_same_in_memory_is_too_large(story: Story) -> None:
     for _ in range(FILES):
         story.arrive()

@@ -38,6 +38,7 @@ def expected(epochs: int) -> tuple[int, int]:
     return KEYS, KEYS + CHANGED * (epochs - 1)
 
 
+@pytest.mark.sampled(0.4)
 @pytest.mark.parametrize("far", [False, True], ids=["here", "far"])
 def test_with_little_memory(tmp_path: Path, far: bool) -> None:
     # Far away several files are read at once.
@@ -50,6 +51,7 @@ def test_with_little_memory(tmp_path: Path, far: bool) -> None:
     assert [sum(column) for column in zip(*parts, strict=True)] == list(expected(2))
 
 
+@pytest.mark.sampled(0.4)
 def test_merged_with_little_memory(tmp_path: Path) -> None:
     since, nbytes = run("write-and-merge", tmp_path)
     assert since >= 2
@@ -57,6 +59,7 @@ def test_merged_with_little_memory(tmp_path: Path) -> None:
     assert run("read-1", tmp_path) == [list(expected(6))]
 
 
+@pytest.mark.sampled(0.4)
 def test_a_checkpoint_of_one_large_file(tmp_path: Path) -> None:
     run("write-2", tmp_path, WHOLE, 0)
     assert len(list((tmp_path / "state" / "1").iterdir())) == 2
@@ -65,6 +68,7 @@ def test_a_checkpoint_of_one_large_file(tmp_path: Path) -> None:
     assert run("read-1", tmp_path) == [list(expected(2))]
 
 
+@pytest.mark.sampled(0.4)
 def test_a_key_group_that_does_not_fit(tmp_path: Path) -> None:
     run("write-one-group", tmp_path)
     assert run("read-1", tmp_path) == [list(expected(2))]
