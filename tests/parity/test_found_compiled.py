@@ -17,6 +17,12 @@ pytestmark = pytest.mark.spark
 
 _OVERFLOW = "i + i"
 _ZERO = "1 div z"
+_YEARS = pa.table(
+    {
+        "y": pa.array([2024, -(2**31), 2024, None], pa.int32()),
+        "z": ["Mars", "Mars", "UTC", "Mars"],
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +79,7 @@ def test_zones_are_looked_at_after_the_other_parts_of_a_time(
     spark: SparkSession, name: str, ansi: bool
 ) -> None:
     """And one that there is not is a part that is wrong."""
-    numbers = {"y": pa.array([2024, -(2**31), 2024, None], pa.int32())}
-    table = pa.table({**numbers, "z": ["Mars", "Mars", "UTC", "Mars"]})
-    assert _differences(spark, table, f"{name}(y, 2, 3, 0, 0, 0, z)", ansi) == []
+    assert _differences(spark, _YEARS, f"{name}(y, 2, 3, 0, 0, 0, z)", ansi) == []
 
 
 @pytest.mark.parametrize("name", ["make_timestamp", "make_timestamp_ltz", "try_make_timestamp"])
@@ -84,12 +88,9 @@ def test_zones_are_looked_at_first_where_times_are_interpreted(
     spark: SparkSession, name: str, ansi: bool
 ) -> None:
     """And one that there is not raises in each mode."""
-    numbers = {"y": pa.array([2024, -(2**31), 2024, None], pa.int32())}
-    table = pa.table({**numbers, "z": ["Mars", "Mars", "UTC", "Mars"]})
-    expression = f"array_compact(array({name}(y, 2, 3, 0, 0, 0, z)))"
-    assert _differences(spark, table, expression, ansi) == []
-    constant = f"array_compact(array({name}(y, 2, 3, 0, 0, 0, 'Mars')))"
-    assert _differences(spark, table, constant, ansi) == []
+    for zone in ("z", "'Mars'"):
+        expression = f"array_compact(array({name}(y, 2, 3, 0, 0, 0, {zone})))"
+        assert _differences(spark, _YEARS, expression, ansi) == []
 
 
 def test_dates_that_are_no_timestamps_behind_null(spark: SparkSession) -> None:
