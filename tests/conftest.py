@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from engine.sinks.epoch_context import EpochContext
 from engine.spark.class_archive import OPTIONS, use_archive
 from engine.spark.java import find_java
 from tests import sampling
@@ -96,6 +97,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return next(found, len(_LONG))
 
     items.sort(key=rank)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Behind the fixtures' own ends: what stays on this thread would be another test's epoch."""
+    left = EpochContext.get()
+    EpochContext.set(None)
+    assert left is None, f"{item.nodeid} leaves {left} behind"
 
 
 @pytest.hookimpl(optionalhook=True)

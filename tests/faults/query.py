@@ -83,7 +83,10 @@ class Task(Process):
             )
         )
         batches = iter([batch_of(self.rows)] if self.rows else [])
-        message = driver.binding.writer.write(self.epoch, batches)
+        try:
+            message = driver.binding.writer.write(self.epoch, batches)
+        finally:
+            EpochContext.set(None)
         offsets = ([self.index, self.seq],)
         if self in driver.tasks or not driver.alive:  # else its attempt has hung up
             driver.world.send_report(
