@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -69,15 +70,9 @@ def make_archive(java: Path) -> Path | None:
     made = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        ended = subprocess.run(
-            [sys.executable, "-m", "engine.commands.write_class_archive"],
-            env={**os.environ, MAKING: str(made)},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-        )
+        said = _write(made)
         if not made.exists():
-            logger.warning("no archive of Spark's classes was made: %s", ended.stderr[-2000:])
+            logger.warning("no archive of Spark's classes was made: %s", said[-2000:])
             return None
         for other in path.parent.glob("spark-*.jsa"):  # of an earlier Java or Spark
             other.unlink(missing_ok=True)
@@ -89,6 +84,28 @@ def make_archive(java: Path) -> Path | None:
         with suppress(OSError):
             made.unlink()
     return path
+
+
+def _write(made: Path) -> str:
+    """Have the process write it; what that said. It is given up together with its JVM, which would
+    go on, and leave the file behind.
+
+    :raises subprocess.TimeoutExpired: it takes too long.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", "engine.commands.write_class_archive"],
+        env={**os.environ, MAKING: str(made)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=_TIMEOUT_S)[1]
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _folder() -> Path:

@@ -6,9 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from engine.spark import class_archive
 from engine.spark.class_archive import OPTIONS, archive_path, make_archive, use_archive
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -68,3 +71,27 @@ def test_one_that_cannot_be_made_is_told(
     (tmp_path / "cache").touch()  # a file where the folder should be
     assert make_archive(java) is None
     assert "no archive of Spark's classes was made" in caplog.text
+
+
+def test_one_that_takes_too_long_is_given_up_with_its_jvm(
+    java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process is a stand-in that has started a child, and both wait for ever."""
+    child = tmp_path / "child"
+    program = tmp_path / "python"
+    program.write_text(
+        f"#!/bin/sh\nsleep 1000 &\necho $! > {child}.tmp\nmv {child}.tmp {child}\nwait\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(class_archive, "_TIMEOUT_S", 5)
+    assert make_archive(java) is None
+    assert "timed out" in caplog.text
+    wait_until(lambda: not _runs(int(child.read_text())), "the end of the child")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
