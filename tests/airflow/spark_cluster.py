@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pyspark
 
+from engine.spark.class_archive import OPTIONS
 from engine.spark.session import prepare_environment
 from scripts.local_airflow.rest import wait_for
 from tests.servers.jvm import QUICK
@@ -129,8 +130,10 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            # Drivers and executors inherit it from their worker, and load the same classes.
+            "JAVA_TOOL_OPTIONS": os.environ.get(OPTIONS, " ".join(QUICK)),
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                [*QUICK, *(f"-Dspark.deploy.{key}={value}" for key, value in recovery.items())]
+                f"-Dspark.deploy.{key}={value}" for key, value in recovery.items()
             ),
         }
         with log.open("wb") as output:

@@ -24,6 +24,7 @@ import psutil
 import yaml
 
 from airflow_provider_continuous.deploy.driver_log import tail
+from engine.spark.class_archive import OPTIONS
 from engine.spark.java import REDUCED_JAVA_HOME, find_java
 from scripts.local_airflow.rest import wait_for
 from tests.servers.jvm import QUICK
@@ -115,7 +116,7 @@ class Stack:
             "CONTINUOUS_JAVA": str(java),
             "AIRFLOW_HOME": self.here("/opt/airflow", service),
             "PYTHONUNBUFFERED": "1",
-            "JAVA_TOOL_OPTIONS": " ".join(QUICK),
+            "JAVA_TOOL_OPTIONS": os.environ.get(OPTIONS, " ".join(QUICK)),
             # In the image the packages are installed; here they may be those of a checkout.
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "HOME": self.here("/opt/airflow", service),
