@@ -55,7 +55,7 @@ class Demo:
         )
         environment = {
             "PYTHONWARNINGS": "ignore",
-            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes the DAGs
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes the DAGs
             **self.environment,
         }
         airflow = AirflowProcesses(self.folder / "airflow", ROOT / "dags", environment=environment)

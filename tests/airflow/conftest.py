@@ -134,7 +134,7 @@ def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
         "PYTHONPATH": python_path(root / "installed"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
         "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
     }
     processes = AirflowProcesses(root / "home", root / "dags", environment=changes)
     with processes:

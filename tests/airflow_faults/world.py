@@ -20,7 +20,7 @@ _MARK = "AIRFLOW_FAULTS_FOLDER"
 HEARTBEAT_S = 10
 """A triggerer that is silent for so long loses its triggers to another one (Airflow: 30)."""
 _SETTINGS = {
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",  # nobody changes them
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": str(HEARTBEAT_S),
     # How soon the tasks of a lost scheduler, and of a lost worker, are seen to be lost.

@@ -45,7 +45,7 @@ def stack(secrets: Path) -> Iterator[Stack]:
     root = Path(tempfile.mkdtemp(prefix="compose-"))
     databases: list[DatabaseOfCommand] = []
     # Nobody changes the DAGs.
-    changes = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
+    changes = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600"}
     reason = postgresql.missing()
     if reason:
         print(f"On SQLite instead of PostgreSQL; {reason}", file=sys.__stderr__)
