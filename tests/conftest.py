@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,11 @@ from engine.spark.class_archive import OPTIONS, use_archive
 from engine.spark.java import find_java
 from tests import sampling
 from tests.servers.jvm import QUICK
+
+# Where the environment forbids to keep bytecode, each of the hundreds of processes that tests start
+# would compile all that it imports; `make` allows it, and so does who calls pytest.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The archive that `make install` has made halves the starts of JVMs once more.
 if OPTIONS not in os.environ:  # the processes of xdist inherit it
