@@ -28,7 +28,7 @@ def process() -> Iterator[ProcessPoolExecutor]:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name == _ALWAYS else [pytest.mark.sampled(1 / 3)])
+        pytest.param(name, marks=[] if name == _ALWAYS else [pytest.mark.sampled(1 / 6)])
         for name in _ROADS
     ],
 )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.sampled(0.4)
+@pytest.mark.sampled(0.2)
 @pytest.mark.parametrize(
     ("page", "programs_min"),
     [("state", 5), ("replay", 1), ("quick-start", 1), ("your-own-connector", 3), ("from-spark", 1)],

@@ -19,6 +19,7 @@ def _tables(spark: SparkSession) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled(1 / 3)
 @pytest.mark.parametrize("name", QUERIES)
 def test_as_in_spark(spark: SparkSession, name: str) -> None:
     table, query = QUERIES[name]

@@ -145,7 +145,7 @@ def test_who_only_looks_needs_no_engine(tmp_path: Path) -> None:
     seen_without_an_engine(Path(sys.executable), tmp_path, "--blocked")
 
 
-@pytest.mark.sampled(1 / 3)
+@pytest.mark.sampled(0.2)
 def test_the_wheel_without_an_engine_serves_who_only_looks(wheel: Path, tmp_path: Path) -> None:
     python = install(tmp_path, f"{wheel}[airflow]")
     seen_without_an_engine(python, tmp_path)
@@ -180,7 +180,7 @@ def test_the_doctor_finds_a_plain_installation_well(plain: Path, tmp_path: Path)
     assert [each for each in told["findings"] if each["state"] == "failed"] == []
 
 
-@pytest.mark.sampled(1 / 3)
+@pytest.mark.sampled(0.2)
 def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -192,7 +192,7 @@ def test_the_oldest_pyspark_runs_a_query_and_one_with_a_function(
     assert "\nPySpark 4.1." in ran([python, program], tmp_path)
 
 
-@pytest.mark.sampled(1 / 3)
+@pytest.mark.sampled(0.2)
 def test_the_doctor_finds_the_extra_of_spark_submit_well(wheel: Path, tmp_path: Path) -> None:
     """It has pyspark and pyspark-client, which write the same files."""
     python = install(tmp_path, f"{wheel}[airflow,engine,spark-submit]")
@@ -202,7 +202,7 @@ def test_the_doctor_finds_the_extra_of_spark_submit_well(wheel: Path, tmp_path: 
     }  # fmt: skip
 
 
-@pytest.mark.sampled(1 / 3)
+@pytest.mark.sampled(0.2)
 def test_airflow_starts_a_query_in_another_environment(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

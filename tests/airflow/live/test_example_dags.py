@@ -19,7 +19,7 @@ from tests.airflow.live.dag_run import RUN_S, DagRun
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.airflow, pytest.mark.sampled(0.4)]
+pytestmark = [pytest.mark.airflow, pytest.mark.sampled(1 / 3)]
 
 
 @pytest.fixture
