@@ -15,9 +15,14 @@ from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
 
 def committed(folder: Path, column: str) -> list[Any]:
     """The values of a column of Parquet files below a folder of this machine."""
+    return [row[column] for row in committed_rows(folder, column)]
+
+
+def committed_rows(folder: Path, *columns: str) -> list[dict[str, Any]]:
+    """The rows of such files, as they are at one moment."""
     files = FileSinkLog(open_storage(str(folder / FOLDER))).files()
-    tables = (pq.read_table(each.path.removeprefix("file://")) for each in files)
-    return [value for table in tables for value in table[column].to_pylist()]
+    paths = (each.path.removeprefix("file://") for each in files)
+    return [row for path in paths for row in pq.read_table(path, columns=list(columns)).to_pylist()]
 
 
 def letters_in(folder: Path) -> list[dict[str, Any]]:

@@ -23,16 +23,11 @@ from engine.exchange.frames import Place, item_of, sender_of
 from engine.wire.listening import make_room
 from engine.wire.peer import Peer
 from engine.wire.session import HANDSHAKE_TIMEOUT_S
+from engine.wire.silence import ask_when_silent
 
 _BUFFER: Final = 1 << 18
 _BACKLOG: Final = 1_024
 _UNPROVED_MAX: Final = 1_024
-_SILENT_S: Final = 10
-_PROBE_S: Final = 5
-_PROBES: Final = 4
-"""A sender has nothing to say for hours, perhaps. Of one that is silent for so long the system asks
-whether its machine is there, in this way: the driver, to whom it talks, may reach it though we do
-not."""
 
 
 class Receiver:
@@ -139,7 +134,9 @@ class Receiver:
             sock, _ = self._listening.accept()
         except OSError:  # it has left again
             return
-        _keep_alive(sock)
+        # It has nothing to say for hours, perhaps, and the driver, to whom it talks, may reach it
+        # though we do not.
+        ask_when_silent(sock)
         peer = Peer(sock, self._secret, self._tls, time.monotonic() + HANDSHAKE_TIMEOUT_S)
         self._unknown[peer] = None
         self._watch_peer(peer, peer.wants)
@@ -212,11 +209,3 @@ class Receiver:
         now_s = time.monotonic()
         for peer in [each for each in self._unknown if each.deadline_s < now_s]:
             self._drop(peer)
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    settings = {"TCP_KEEPIDLE": _SILENT_S, "TCP_KEEPINTVL": _PROBE_S, "TCP_KEEPCNT": _PROBES}
-    for name, value in settings.items():
-        if (option := getattr(socket, name, None)) is not None:  # not every system has them
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -108,7 +108,7 @@ def task_specs(
             groups=groups,
             exchanges=any(pipeline.exchange is not None for pipeline in pipelines),
             time=beginning.time,
-            heartbeat_s=min(2.0, options.task_timeout_s / 4),
+            silence_max_s=options.task_timeout_s,
             query=definition.name,
         )
         made.append(spec)

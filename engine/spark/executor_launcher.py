@@ -41,13 +41,14 @@ class SparkLauncher:
         conf = self._context.getConf()
         self.host = conf.get("spark.driver.host") or "127.0.0.1"
         self.bind_host = conf.get("spark.driver.bindAddress")
-        if conf.get("spark.speculation", "false") == "true":
+        if conf.get("spark.speculation", "false").strip().lower() == "true":  # as Spark reads it
             raise ConfigError(
                 "Spark would run a second copy of a task that never ends: spark.speculation is on.",
                 hint="Set spark.speculation to false.",
             )
         _logs_json(self._context)  # raises here, if at all
-        self._may_grow = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        # What Spark does, not what is set: in local mode it allocates nothing.
+        self._may_grow = self._context._jsc.sc().executorAllocationManager().isDefined()
         self.supply = supply_of(self._context.master or "local")
         self.application = self._context.applicationId
         self.application_url = self._context.uiWebUrl

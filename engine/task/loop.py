@@ -76,7 +76,7 @@ def run_task(spec: TaskSpec) -> None:
     :raises OSError: the driver cannot be reached.
     """
     assert spec.dialing is not None
-    connection = connect(spec.dialing)
+    connection = connect(spec.dialing, silence_max_s=spec.silence_max_s)
     if not _is_welcome(connection):
         connection.close()
         return

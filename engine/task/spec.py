@@ -128,7 +128,8 @@ class TaskSpec:
     :param exchanges: tasks of the run send rows to one another, this one perhaps not.
     :param is_bounded: the end of the first epoch is given, and the task leaves behind it.
     :param dialing: how it reaches the driver; the run fills it in.
-    :param heartbeat_s: a task that has said nothing for so many seconds says that it is alive.
+    :param silence_max_s: a task that the driver has not heard for so many seconds is lost: it and
+        the driver give each other up.
     :param query: its name, for logs.
     """
 
@@ -146,8 +147,13 @@ class TaskSpec:
     exchanges: bool = False
     time: Time = Time()
     dialing: Dialing | None = None
-    heartbeat_s: float = 2.0
+    silence_max_s: float = 30.0
     query: str | None = None
+
+    @property
+    def heartbeat_s(self) -> float:
+        """A task that has said nothing for so many seconds says that it is alive."""
+        return min(2.0, self.silence_max_s / 4)
 
     @property
     def run_id(self) -> str:

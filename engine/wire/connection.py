@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 
 from engine.errors import AuthenticationError
 from engine.wire import session
+from engine.wire.listening import host_and_port
 from engine.wire.session import Session
+from engine.wire.silence import ask_when_silent, give_up_sending
 from engine.wire.tls import task_context
 
 PATIENCE_S = 30.0
@@ -142,33 +144,40 @@ class Connection:
             waiting.poll(_POLL_MS)  # in pieces: the number may be another file's after a close
 
 
-def connect(dialing: Dialing, patience_s: float = PATIENCE_S) -> Connection:
+def connect(
+    dialing: Dialing, patience_s: float = PATIENCE_S, silence_max_s: float | None = None
+) -> Connection:
     """The task's end: connect to the driver and prove the secret.
 
     :param patience_s: so long a driver is called again that drops us.
+    :param silence_max_s: the connection breaks when the other machine has taken nothing that was
+        sent for so long; None: as the system has it, see :mod:`engine.wire.silence`.
     :raises OSError: the driver cannot be reached.
     :raises AuthenticationError: the driver does not know the secret, or dropped us.
     """
     deadline_s = time.monotonic() + patience_s
     while True:
         try:
-            return _call(dialing)
+            return _call(dialing, silence_max_s)
         except (EOFError, TimeoutError, ConnectionResetError, BrokenPipeError) as exc:
             if time.monotonic() >= deadline_s:
                 raise AuthenticationError(
-                    f"The driver at {dialing.address[0]}:{dialing.address[1]} dropped the "
-                    f"connection of this task: {exc}",
+                    f"The driver at {host_and_port(*dialing.address)} dropped the connection of "
+                    f"this task: {exc}",
                     hint="The task may belong to a run that has ended.",
                 ) from exc
         # Not all at once: the others were dropped at the same moment.
         threading.Event().wait(random.uniform(0, _PAUSE_MAX_S))  # noqa: S311
 
 
-def _call(dialing: Dialing) -> Connection:
+def _call(dialing: Dialing, silence_max_s: float | None) -> Connection:
     deadline_s = time.monotonic() + session.HANDSHAKE_TIMEOUT_S
     sock = socket.create_connection(dialing.address, timeout=session.HANDSHAKE_TIMEOUT_S)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ask_when_silent(sock)
+        if silence_max_s is not None:
+            give_up_sending(sock, silence_max_s)
         if dialing.certificate is not None:
             sock = _secured(sock, dialing.certificate)
         driver_nonce = _receive_exactly(sock, session.NONCE_BYTES, deadline_s)

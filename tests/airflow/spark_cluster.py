@@ -1,14 +1,16 @@
-"""A real standalone cluster on loopback: a master and its workers, in processes of their own."""
+"""A real standalone cluster: a master and its workers, in processes of their own, on loopback or
+on hosts that a test has made."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import pyspark
@@ -22,18 +24,55 @@ _DEPLOY = "org.apache.spark.deploy"
 _STOP_S = 20.0
 
 
+class Place(Protocol):
+    """Where a process runs, and by which address others reach it there."""
+
+    @property
+    def address(self) -> str: ...
+
+    def command(self, words: list[str]) -> list[str]:
+        """The command line that runs there what these words run here."""
+
+
+class Loopback:
+    """This machine."""
+
+    address = "127.0.0.1"
+
+    def command(self, words: list[str]) -> list[str]:
+        return words
+
+
+LOOPBACK = Loopback()
+
+
 class SparkCluster:
     """A context manager; everything it has started, executors too, is gone at its end.
 
     :param folder: for logs, and the work folders of drivers and executors.
     :param cores: of each worker.
     :param workers: how many.
+    :param master_at: where the master runs; the workers run at ``workers_at``, one each, or all on
+        loopback.
+    :param settings: of master and workers, ``spark.worker.timeout`` for example.
     :ivar master: the cluster's URL, ``spark://127.0.0.1:PORT``.
     :ivar web: the address of the master's web page.
     """
 
-    def __init__(self, folder: Path, cores: int = 2, workers: int = 1) -> None:
-        self._folder, self._cores, self._count = folder, cores, workers
+    def __init__(
+        self,
+        folder: Path,
+        cores: int = 2,
+        workers: int = 1,
+        *,
+        master_at: Place = LOOPBACK,
+        workers_at: Sequence[Place] = (),
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self._folder, self._cores = folder, cores
+        self._master_at = master_at
+        self._workers_at = list(workers_at) or [LOOPBACK] * workers
+        self._settings = dict(settings or {})
         self._processes: list[subprocess.Popen[bytes]] = []
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -43,8 +82,8 @@ class SparkCluster:
         self._folder.mkdir(parents=True)
         try:
             self.start_master()
-            for _ in range(self._count):
-                self.start_worker()
+            for place in self._workers_at:
+                self.start_worker(place)
         except BaseException:
             self._stop()
             raise
@@ -66,25 +105,26 @@ class SparkCluster:
     def start_master(self) -> None:
         """Start a master; again after :meth:`kill_master`, at the address of before, with what that
         one knew."""
-        host, _, port = self.master.removeprefix("spark://").partition(":")
+        host, _, port = self.master.removeprefix("spark://").rpartition(":")
         _, _, web = self.web.rpartition(":")
         arguments = [
             "--host",
-            host or "127.0.0.1",
+            host or bracketed(self._master_at.address),
             "--port",
             port or "0",
             "--webui-port",
             web or "0",
         ]
-        self._master, log = self._start("master.Master", *arguments)
+        self._master, log = self._start("master.Master", self._master_at, *arguments)
         self.master = self._read(log, r"Starting Spark master at (spark://\S+)")
         self.web = self._read(log, r"MasterWebUI.* started at (http://\S+)")
 
-    def start_worker(self) -> None:
+    def start_worker(self, place: Place = LOOPBACK) -> None:
         """Start one more worker."""
-        size = ["--cores", str(self._cores), "--memory", "2g", "--host", "127.0.0.1"]
+        host = bracketed(place.address)
+        size = ["--cores", str(self._cores), "--memory", "2g", "--host", host]
         arguments = ["--webui-port", "0", *size, "--work-dir", str(self.work), self.master]
-        worker, log = self._start("worker.Worker", *arguments)
+        worker, log = self._start("worker.Worker", place, *arguments)
         self._workers.append(worker)
         self._read(log, r"(Successfully registered with master)")
 
@@ -120,26 +160,32 @@ class SparkCluster:
         """Return what the drivers on the cluster have written."""
         return "\n".join(path.read_text() for path in self.work.glob("driver-*/std*"))
 
-    def _start(self, name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+    def _start(
+        self, name: str, place: Place, *arguments: str
+    ) -> tuple[subprocess.Popen[bytes], Path]:
         prepare_environment()
         home = Path(pyspark.__file__).parent
         log = self._folder / f"{len(self._processes)}-{name}.log"
-        recovery = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._folder / "recovery"}
+        settings = {
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": self._folder / "recovery",
+            **self._settings,
+        }
         environment = {
             **os.environ,
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": place.address,
             "SPARK_DAEMON_MEMORY": "256m",
             # Drivers and executors inherit it from their worker, and load the same classes.
             "JAVA_TOOL_OPTIONS": os.environ.get(OPTIONS, " ".join(QUICK)),
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                f"-Dspark.deploy.{key}={value}" for key, value in recovery.items()
+                f"-D{key}={value}" for key, value in settings.items()
             ),
         }
         with log.open("wb") as output:
             command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{name}"]
             started = subprocess.Popen(
-                [*command, *arguments],
+                place.command([*command, *arguments]),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -172,6 +218,11 @@ class SparkCluster:
             with suppress(psutil.NoSuchProcess):
                 left.kill()
         psutil.wait_procs(family, timeout=_STOP_S)
+
+
+def bracketed(address: str) -> str:
+    """As Spark wants a host to be written."""
+    return f"[{address}]" if ":" in address else address
 
 
 def _runs(process: psutil.Process) -> bool:

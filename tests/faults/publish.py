@@ -47,6 +47,11 @@ _LEVELS = """\
   also taken away, and swapped for one another.
 - **L4**: a real Spark, with files and from Kafka to Kafka: Python workers, the daemon, the driver,
   the JVM and executors are killed, or stopped for a while.
+- **L4 hosts** (`PUBLISH=1 make test-cluster`): Spark's master, two workers, a driver and a standby
+  in network namespaces with names and addresses of their own, and one disk. Cables are pulled out,
+  which nobody is told, slowed, and plugged in again; hosts die. `plain` keeps nothing, `counts`
+  sends rows from host to host by key. A task may be silent for 8 seconds, the lease lasts 3, Spark
+  misses an executor after 20 seconds and a worker after 10.
 - **L5**: roads from one real server to another (`tests/faults/roads/`): Apache Kafka in KRaft mode,
   Redis, a web service that heeds keys, an object store, and what else the connectors write to.
   The process of the query is killed at named places and at any time, suspended until another has
@@ -72,6 +77,9 @@ _LEVELS = """\
   gone.
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; checkpoints
   on S3 have tests against a server of its own, and no faults.
+- L4 hosts has played what the table of its faults says; two workers that do not reach each other, a
+  host that dies and a standby on another one have tests there, and no figures yet. Namespaces share
+  one kernel, one clock and one disk.
 - The mutants run on L0, L3 and L5: they prove those three.
 - L5 has one broker, so none that is elected in place of another, and its Kafka is 4.2.1: 4.3.0 and
   4.3.1 break their own promise. While a partition has no leader, as those of a single broker that
@@ -164,6 +172,8 @@ def page(known: Mapping[str, Record]) -> str:
         "## How long until all is back",
         "",
         "From a kill until a new process is there and all queries commit again, ms, the median.",
+        "Of hosts: from the fault, or its end, until new records are in the sink, each once, on a",
+        "machine that was busy with other work.",
         "",
         *_counted("after", "times", levels),
         "",

@@ -71,6 +71,11 @@ class Process:
     def is_alive(self) -> bool:
         return self._popen.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._popen.poll()
+
     def stop(self) -> None:
         """Ask it to end, and see that it does. Again is fine."""
         if not self.is_alive:

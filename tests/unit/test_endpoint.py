@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import pickle
 import queue
@@ -332,6 +333,30 @@ def test_a_task_that_was_dropped_unheard_calls_again() -> None:
             connect(dialing)
         dropping.join()
     assert len(calls) == 2
+
+
+def test_the_system_tells_a_task_of_a_driver_whose_machine_is_gone(
+    drive: Callable[..., Driver],
+) -> None:
+    """No RST comes from such a machine. Sent behind it, a report would wait a quarter of an hour;
+    what makes hosts that vanish is tests/cluster/test_half_open.py."""
+    driver = drive()
+    with contextlib.closing(connect(driver.endpoint.dialing, silence_max_s=7)) as task:
+        assert task._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if sys.platform == "linux":
+            assert task._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
+
+
+def test_the_error_of_a_task_that_is_dropped_has_an_address_to_copy() -> None:
+    try:
+        dropping = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with dropping:
+        threading.Thread(target=lambda: dropping.accept()[0].close()).start()
+        port = dropping.getsockname()[1]
+        with pytest.raises(AuthenticationError, match=rf"at \[::1\]:{port} dropped"):
+            connect(connection.Dialing(("::1", port), b"s"), patience_s=0)
 
 
 def test_without_descriptors_the_next_ones_wait(
