@@ -20,7 +20,7 @@ test: install ## the tests, in three processes; of the dearest families a share,
 test-whole: install ## every test
 	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder
 
-test-cluster: install ## queries on real clusters: YARN with HDFS, Spark standalone, several hosts; some forty minutes; PUBLISH=1
+test-cluster: install ## queries on clusters: YARN with HDFS, Spark standalone, several hosts, a stand-in of Kubernetes; an hour; PUBLISH=1
 	$(PYTHON_IN_VENV) -m pytest -m cluster tests/cluster
 
 test-unit: install ## the tests that need no Spark and no Airflow processes

@@ -245,6 +245,14 @@ def test_what_kubernetes_says(found: Any, expected: DriverState) -> None:
     assert state(kubernetes, POD) is expected
 
 
+@pytest.mark.parametrize("status", [None, SimpleNamespace(phase=None)])
+def test_a_pod_that_nobody_has_looked_at_yet(status: Any) -> None:
+    found = SimpleNamespace(status=status, metadata=SimpleNamespace(labels={}))
+
+    told = Kubernetes("streams", Client(**{POD: found})).status(POD)
+    assert told == DriverStatus(DriverState.STARTING, f"pod {POD} is Pending")
+
+
 def test_no_pod_and_no_client() -> None:
     assert state(Kubernetes("streams", Client()), POD) is DriverState.ENDED
     assert state(Kubernetes("streams", None), "a-pod") is DriverState.UNKNOWN

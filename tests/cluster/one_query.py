@@ -14,7 +14,7 @@ from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
 from tests.sink_files import committed
 
-WAIT_S = 300.0
+WAIT_S = 900.0
 
 
 class OneQuery:

@@ -1,7 +1,7 @@
 """HDFS and YARN, real ones: Hadoop's own daemons, with their RPC and HTTP, in one JVM on loopback.
 
 They are of Hadoop's minicluster, in the version that PySpark brings. Nothing of Hadoop's is
-compiled: its classes are called through py4j, which is PySpark's way to Java as well.
+compiled: its classes are called, see :mod:`tests.servers.called_jvm`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
 from typing import Any
 from xml.sax.saxutils import escape
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from engine.spark.java import use_java
-from tests.servers.jars import jars, java
-from tests.servers.jvm import QUICK
+from tests.servers.called_jvm import Jvm
+from tests.servers.jars import jars
 from tests.waiting import wait_until
 
 BESIDE = (
@@ -32,7 +29,6 @@ BESIDE = (
 )
 """What the minicluster uses, and does not say that it needs."""
 READY_S = 120.0
-STOP_S = 60.0
 _LOG4J = """log4j.rootLogger=INFO,file
 log4j.appender.file=org.apache.log4j.FileAppender
 log4j.appender.file.File={log}
@@ -71,8 +67,7 @@ class Hadoop:
         folder.mkdir(parents=True)
         self.folder, self.conf_dir, self._nodes = folder, folder / "conf", nodes
         self.hdfs = self.web = ""
-        self._jvm: Popen[bytes] | None = None
-        self._gateway: JavaGateway | None = None
+        self._jvm: Jvm | None = None
         self._dfs: Any = None
         self._yarn: Any = None
 
@@ -81,28 +76,15 @@ class Hadoop:
 
         :raises NoJarsError: there is no Java, or no repository can be reached.
         """
-        use_java(java())
         classes = jars(f"org.apache.hadoop:hadoop-client-minicluster:{hadoop_version()}", *BESIDE)
-        (py4j,) = Path(pyspark.__file__).parent.glob("jars/py4j-*.jar")
         classpath = self.folder / "log4j"
         classpath.mkdir()
         log = self.folder / "hadoop.log"
         (classpath / "log4j.properties").write_text(_LOG4J.format(log=log))
-        port, self._jvm = launch_gateway(
-            jarpath=str(py4j),
-            classpath=f"{classpath}:{classes}/*",
-            javaopts=[
-                "-Xmx512m", *QUICK,
-                "-Djava.net.preferIPv4Stack=true", f"-Dtest.build.data={self.folder / 'data'}",
-            ],
-            die_on_exit=True,
-            java_path=str(java()),
-            create_new_process_group=True,
-            cwd=str(self.folder),
-            return_proc=True,
-        )  # fmt: skip
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-        hadoop = self._gateway.jvm.org.apache.hadoop
+        data = f"-Dtest.build.data={self.folder / 'data'}"
+        ipv4 = "-Djava.net.preferIPv4Stack=true"
+        self._jvm = Jvm(self.folder, [classpath, f"{classes}/*"], ipv4, data)
+        hadoop = self._jvm.classes.org.apache.hadoop
         conf = hadoop.conf.Configuration()
         for key, value in _SETTINGS.items():
             conf.set(key, str(value))
@@ -127,25 +109,13 @@ class Hadoop:
             return
         with suppress(Exception):
             self._yarn.stop()  # it ends its containers
-        if self._gateway is not None:
-            self._gateway.shutdown()  # else each object that goes tries to say so
-        assert jvm.stdin is not None
-        jvm.stdin.close()  # it ends with its input
-        jvm.terminate()
-        try:
-            jvm.wait(STOP_S)
-        except TimeoutExpired:
-            jvm.kill()
-            jvm.wait()
-        finally:
-            if jvm.stdout is not None:
-                jvm.stdout.close()
+        jvm.stop()
 
     @property
     def pid(self) -> int:
         """Of their JVM."""
         assert self._jvm is not None, "not started"
-        return int(self._jvm.pid)
+        return self._jvm.pid
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -171,8 +141,8 @@ class Hadoop:
     @contextmanager
     def safe_mode(self) -> Iterator[None]:
         """The NameNode lets nothing be written until the end of the block."""
-        assert self._gateway is not None
-        actions = self._gateway.jvm.org.apache.hadoop.fs.SafeModeAction
+        assert self._jvm is not None
+        actions = self._jvm.classes.org.apache.hadoop.fs.SafeModeAction
         self._dfs.getFileSystem().setSafeMode(actions.ENTER)
         try:
             yield

@@ -58,7 +58,8 @@ class Kubernetes(Manager):
                 why = f"there is no pod {driver_id}"
                 return DriverStatus(DriverState.ENDED, why, seen=False)
             return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: {type(error).__name__}")
-        phase = str(pod.status.phase)
+        # Kubernetes' interface has both as optional: nobody has looked at the pod yet.
+        phase = str(getattr(pod.status, "phase", None) or "Pending")
         state = _PHASES.get(phase, DriverState.UNKNOWN)
         return DriverStatus(state, f"pod {driver_id} is {phase}")
 
