@@ -27,11 +27,11 @@ from airflow_provider_continuous.deploy.contract import (
     Handle,
     label_of,
 )
-from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, Submission
-from airflow_provider_continuous.deploy.submitted import SubmittedQuery, is_run_of
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import is_final
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
@@ -108,9 +108,15 @@ class Deployment:
         return SubmittedQuery(self._location, handle, backend, self._notes.write)
 
     def find(self) -> SubmittedQuery | None:
-        """Return the last submission if it may still come to run."""
+        """Return the last submission if it may still come to run.
+
+        :raises QueryStartError: one of the last minutes has a note that cannot be read.
+        """
         handle = self._notes.last()
-        if handle is None or handle.ended or handle.run_id:
+        if handle is None:
+            self._refuse_beside_unreadable()
+            return None
+        if handle.ended or handle.run_id:
             return None
         found = self._noted(handle)
         driver = found.look()
@@ -124,6 +130,22 @@ class Deployment:
                 self._log.warning("Given up after %d s: %s", age_s, driver.detail)
                 return None
         return found
+
+    def _refuse_beside_unreadable(self) -> None:
+        note = self._notes.unreadable()
+        if note is None:
+            return
+        path = f"{self._checkpoint.url}/{FOLDER}/{note.name}"
+        age_s = time.time() - note.modified_s
+        if note.modified_s and age_s > UNSEEN_MAX_S:
+            self._log.warning("Given up after %d s: %s cannot be read", age_s, path)
+            return
+        raise QueryStartError(
+            f"{path} notes a submission of the query of {self._location}, and cannot be read: its "
+            "driver may still come to run.",
+            hint=f"{UNSEEN_MAX_S:g} s after the file was written a retry submits the query anew. "
+            "Delete the file if that driver has surely ended.",
+        )
 
     def of_run(self, status: CheckpointStatus) -> Handle | None:
         """Return the submission of the run that holds, or held, the checkpoint; None: it was

@@ -9,13 +9,16 @@
 
 A note is no proof: whoever may write the checkpoint may write notes. It is compared with what the
 machine or the cluster says about a process or a driver of that name before anything is ended.
+
+A note that cannot be read, half-written or damaged, is a submission all the same: whose driver may
+be on its way.
 """
 
 from __future__ import annotations
 
 from airflow_provider_continuous.deploy.contract import Handle
 from engine.base.json_text import dump, load_object
-from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.contract import FileInfo, Storage
 
 FOLDER = "control/submissions"
 KEPT = 5
@@ -34,6 +37,15 @@ class Notes:
         :raises CheckpointError: the checkpoint cannot be read.
         """
         return next((self.read(number) for number in self._numbers()[-1:]), None)
+
+    def unreadable(self) -> FileInfo | None:
+        """Return the file of the last submission if it says nothing.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        files = [file for file in self._storage.list(FOLDER) if file.name.isdecimal()]
+        last = max(files, key=lambda file: int(file.name), default=None)
+        return last if last is not None and self.read(int(last.name)) is None else None
 
     def all(self) -> list[Handle]:
         """Return those submissions that are still noted, the last one first.
