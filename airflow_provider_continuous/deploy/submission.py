@@ -35,6 +35,7 @@ class Submission:
     :param log_dir: created if missing.
     :param previous_run_id: the run that held the checkpoint before, if there was one.
     :param variables: environment variables of the query, besides those of the task.
+    :param stands_by: it only waits for the lease of the run that there is.
     :param python: the interpreter of the driver; None: the one that runs this.
     """
 
@@ -43,12 +44,18 @@ class Submission:
     previous_run_id: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str | None = None
+    stands_by: bool = False
     started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
     def name(self) -> str:
         """The query's name, as far as it can be part of a file's name, which has 255 bytes."""
         return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))[:_NAME_MAX]
+
+    @property
+    def run_options(self) -> tuple[str, ...]:
+        """Options of ``continuous run``: how it runs, and that its specification is deleted."""
+        return ("--forget", "--only-standby") if self.stands_by else ("--forget",)
 
     def path(self, suffix: str) -> Path:
         """Return the path of one of this submission's files."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.standbys import handle_of_run
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, default_log_dir
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.checkpoint.checkpoint import Checkpoint
@@ -24,7 +25,9 @@ def log_tail(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """Return ``{path, host, text, backend}``; the text is empty if the log is not to be read from
     here. None: nobody has noted a submission."""
     try:
-        handle = Notes(checkpoint.storage).last()
+        last = Notes(checkpoint.storage).last()
+        found = handle_of_run(checkpoint.storage, checkpoint.status())
+        handle = found if found is not None and found.stands_by else last
     except ContinuousError:
         return None
     if handle is None:

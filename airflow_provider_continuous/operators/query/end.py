@@ -80,7 +80,10 @@ class EndContinuousQueryOperator(QueryAskingOperator):
             found = {**status_event("ended", status), "checkpoint_location": location}
             if self.run_id is not None and self.run_id != status.run_id:
                 return self._of_another_run(context, found)
-            is_on = status.state.is_active and not hook.is_ending(location, status)
+            # A standby takes over from a run that is lost, unless that was asked to end.
+            is_awaited = status.state is QueryState.LOST and bool(hook.standbys(location))
+            is_active = status.state.is_active and not hook.is_ending(location, status)
+            is_on = is_awaited or is_active
             others = self._others(context, location, is_on or submitted is not None)
             if others:
                 self.log.info("Left running: it is used by %s", "; ".join(others))
@@ -92,7 +95,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                 if status.state is QueryState.UNKNOWN:
                     return {**result(context, location, found), "state": status.state.value}
             trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
-            if status.state.is_active:
+            if status.state.is_active or is_awaited:
                 ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)
         return self.execute_complete(context, self._await(trigger))
