@@ -15,7 +15,8 @@ from airflow_provider_continuous.connections.document import storage_options, wi
 from airflow_provider_continuous.connections.location import (
     DEFAULT,
     CheckpointLocation,
-    named_location,
+    of_connection,
+    query_location,
 )
 from airflow_provider_continuous.deploy.backends import backend_of
 from airflow_provider_continuous.deploy.cluster import Cluster
@@ -143,8 +144,8 @@ class ContinuousQueryHook(BaseHook):
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
         location, name = document.get("checkpoint_location"), document.get("name")
-        root = self.settings.checkpoint_root
-        found = named_location(None if location is None else str(location), name, root)
+        told = None if location is None else str(location)
+        found = query_location(told, name, self.continuous_conn_id)
         if found is not None:
             document["checkpoint_location"] = found
         cluster = self._cluster()
@@ -377,7 +378,8 @@ class ContinuousQueryHook(BaseHook):
         return hook.checkpoint
 
     def _checkpoint(self, checkpoint_location: str) -> CheckpointHook:
-        return CheckpointHook(checkpoint_location, self.storage_conn_id)
+        location = of_connection(str(checkpoint_location), self.continuous_conn_id)
+        return CheckpointHook(location, self.storage_conn_id)
 
 
 def _connect(document: dict[str, Any], role: str, connection: str | None) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.operators.query import RunContinuousQueryOperator
+from airflow_provider_continuous.operators.query import RunContinuousQueryOperator, base
 from airflow_provider_continuous.tasks import killing
 from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
@@ -25,7 +25,7 @@ from tests.faults.l4_processes import bury
 from tests.sink_files import committed
 from tests.waiting import wait_until
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def none_is_left(tmp_path: Path) -> Iterator[None]:
 
 def task(spec: dict[str, Any]) -> RunContinuousQueryOperator:
     return RunContinuousQueryOperator(
-        task_id="run", spec=spec, standby=True, deferrable=True, poll_interval=0.1, timeout=180
+        task_id="run", spec=spec, standby=True, deferrable=True, poll_interval=0.1, timeout=600
     )
 
 
@@ -76,6 +76,7 @@ def waits(found: pytest.ExceptionInfo[TaskDeferred]) -> QuerySupervisionTrigger:
 def test_nothing_is_lost_or_repeated(
     tmp_path: Path, spec: dict[str, Any], context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(base, "START_LINGER_S", 600.0)
     monkeypatch.setattr(killing, "task_state", lambda _: "failed")
     monkeypatch.setattr(killing.Users, "others", lambda _: [])
     checkpoint = Checkpoint(spec["checkpoint_location"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.connections.location import of_connection
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -41,7 +42,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         example (templated). Another one is left alone. None: whichever runs.
     :param force: end it whoever uses it.
     :param continuous_conn_id: the connection of type ``continuous`` that leads to the cluster of a
-        submission (templated).
+        submission, and in whose checkpoint root a name alone is looked for (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -66,7 +67,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless the query has ended already or is used by others, and wait."""
-        location = str(self.checkpoint_location)
+        location = of_connection(str(self.checkpoint_location), self.continuous_conn_id)
         with final_errors():
             hook = ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
             status = hook.status(location)
