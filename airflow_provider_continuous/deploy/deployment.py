@@ -27,6 +27,7 @@ from airflow_provider_continuous.deploy.contract import (
     Handle,
     label_of,
 )
+from airflow_provider_continuous.deploy.leftovers import tidy
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
@@ -119,7 +120,17 @@ class Deployment:
         self._log.info(
             "Started %s of %s: process %s, log %s", what, self._location, handle.pid, handle.log
         )
+        self._tidy()
         return SubmittedQuery(self._location, handle, backend, self._notes.write)
+
+    def _tidy(self) -> None:
+        try:
+            files, size = tidy(self._log_dir, self._checkpoint.url, self._checkpoint.storage)
+        except (OSError, CheckpointError) as error:
+            self._log.warning("Old logs stay in %s: %s", self._log_dir, error)
+        else:
+            if files:
+                self._log.info("Removed %d old files, %d bytes, of %s", files, size, self._log_dir)
 
     def find(self) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run.

@@ -24,6 +24,7 @@ from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.described import describe_submission
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
+from airflow_provider_continuous.deploy.leftovers import code_folder, tag_of
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import (
     CONN_TYPE,
@@ -154,6 +155,15 @@ class ContinuousQueryHook(BaseHook):
         environ = {**query_environment(), **variables} if here else _AnyVariable(variables)
         load_spec(self._for_the_query(document), environ)
         return document
+
+    def code_folder(self, location: str | None, name: str | None) -> Path:
+        """Return where the code of a query is written that is a function of its task.
+
+        :param location: of its checkpoint; without one, ``name`` is a folder in the root.
+        """
+        told = query_location(location, name, self.continuous_conn_id)
+        url = self._checkpoint(told or "").checkpoint.url
+        return code_folder(self._log_dir(url), url)
 
     def submit(self, document: Mapping[str, Any], by: str = "") -> SubmittedQuery:
         """Start a query as the connection's deploy mode says, unless a submission of before may
@@ -310,7 +320,8 @@ class ContinuousQueryHook(BaseHook):
 
     def _submission(self, document: Mapping[str, Any], *, stands_by: bool = False) -> Submission:
         """What is to be started, with its secrets, looked up now."""
-        status = self.status(document["checkpoint_location"])
+        location = str(document["checkpoint_location"])
+        status = self.status(location)
         document = self._for_the_query(document)
         if (logs := configuration.log_format()) != TEXT:  # an older engine would not know the key
             document = {"log_format": logs, **document}
@@ -321,6 +332,7 @@ class ContinuousQueryHook(BaseHook):
             variables=self.settings.variables(),
             python=self.settings.python,
             stands_by=stands_by,
+            tag=tag_of(self._checkpoint(location).checkpoint.url),
         )
         if submission.python is not None:
             check_interpreter(submission.python, submission.environment())

@@ -6,15 +6,13 @@ checkpoint: so only a file below a folder is shown that logs of this checkpoint 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.standbys import handle_of_run
-from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, default_log_dir
-from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, log_folders
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ContinuousError
 
@@ -46,14 +44,4 @@ def _is_a_log(path: Path, checkpoint_url: str) -> bool:
     real = path.resolve()
     if real.suffix != LOG_SUFFIX:
         return False
-    return any(real.is_relative_to(folder.resolve()) for folder in _folders(checkpoint_url))
-
-
-def _folders(checkpoint_url: str) -> Iterator[Path]:
-    yield default_log_dir(checkpoint_url)
-    try:
-        own = ContinuousQueryHook().settings.log_dir
-    except Exception:  # the list of queries tells what is wrong with the connection
-        return
-    if own:
-        yield Path(own)
+    return any(real.is_relative_to(folder.resolve()) for folder in log_folders(checkpoint_url))
