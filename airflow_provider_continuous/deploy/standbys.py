@@ -50,7 +50,10 @@ def handle_of_run(storage: Storage, status: CheckpointStatus) -> Handle | None:
 
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    noted = all_notes(storage)
+    return _of_run(all_notes(storage), status)
+
+
+def _of_run(noted: list[Handle], status: CheckpointStatus) -> Handle | None:
     surely = (each for each in noted if each.run_id and each.run_id == status.run_id)
     open_ones = (each for each in noted if not each.run_id and not each.ended)
     return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
@@ -61,5 +64,4 @@ def standby_that_runs(storage: Storage, status: CheckpointStatus) -> Handle | No
 
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    found = handle_of_run(storage, status)
-    return found if found is not None and found.stands_by else None
+    return _of_run(Notes(storage, STANDBYS).all(), status)

@@ -56,11 +56,13 @@ def query_details(
                 shown[-EPOCHS_SHOWN:],
             )
         )
+    overview = look_at(checkpoint, query.location)
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
-        told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
+        log = log_tail(checkpoint, overview.status)
+        told = {"letters": newest_letters(last), "log": log}
     return {
-        **look_at(checkpoint, query.location).to_dict(),
+        **overview.to_dict(),
         **told,
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),

@@ -11,24 +11,30 @@ from typing import Any
 
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.notes import Notes
-from airflow_provider_continuous.deploy.standbys import handle_of_run
+from airflow_provider_continuous.deploy.standbys import standby_that_runs
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, log_folders
-from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.errors import ContinuousError
 
 LINES_SHOWN = 60
 
 
-def log_tail(checkpoint: Checkpoint) -> dict[str, Any] | None:
+def log_tail(
+    checkpoint: Checkpoint, status: CheckpointStatus | None = None
+) -> dict[str, Any] | None:
     """Return ``{path, host, text, backend}``; the text is empty if the log is not to be read from
-    here. None: nobody has noted a submission."""
+    here. None: nobody has noted a submission.
+
+    :param status: of a look of just now, if there was one.
+    """
     try:
         last = Notes(checkpoint.storage).last()
-        found = handle_of_run(checkpoint.storage, checkpoint.status())
-        handle = found if found is not None and found.stands_by else last
+        if last is None:
+            return None
+        # A standby that has taken over tells its run from then on.
+        standby = standby_that_runs(checkpoint.storage, status or checkpoint.status())
+        handle = standby or last
     except ContinuousError:
-        return None
-    if handle is None:
         return None
     path = Path(handle.log)
     shown = bool(handle.log) and _is_a_log(path, checkpoint.url)
