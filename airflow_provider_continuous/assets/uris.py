@@ -3,6 +3,7 @@
 ::
 
     continuous://orders                      the query of this name
+    continuous://connection/lake/orders      lake:orders, of this name in the root of the connection
     continuous://s3/lake/checkpoints/orders  the query of the checkpoint s3://lake/checkpoints/orders
     continuous://file/data/checkpoints/orders                             /data/checkpoints/orders
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SCHEME = "continuous"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OF_CONNECTION = "connection"
+"""In the place of a storage's scheme; none has this name."""
 
 
 def query_asset(
@@ -44,7 +47,8 @@ def query_asset(
     """Return the asset that is a query's output.
 
     :param query: the location of its checkpoint, or its name. The triggerer looks for what has
-        only a name in the checkpoint root of the connection ``continuous_default``.
+        only a name in the checkpoint root of the connection ``continuous_default``, for
+        ``lake:orders`` in that of ``lake``.
     :param name: the asset's; default its URI.
     :param every: have the triggerer make every k-th committed epoch an event of the asset; 1 is
         every epoch.
@@ -104,6 +108,9 @@ def asset_uri(query: str) -> str:
     """
     if _NAME.fullmatch(query):
         return f"{SCHEME}://{query}/"
+    conn_id, colon, named = query.partition(":")
+    if colon and _NAME.fullmatch(conn_id) and _NAME.fullmatch(named):
+        return f"{SCHEME}://{_OF_CONNECTION}/{conn_id}/{named}"
     parts = urlsplit(CheckpointLocation.parse(query).url)
     path = posixpath.join("/", parts.netloc, parts.path.lstrip("/"))
     uri = SplitResult(SCHEME, parts.scheme or "file", quote(path, safe="/%:=+@~,"), "", "")

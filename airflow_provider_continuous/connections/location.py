@@ -1,12 +1,20 @@
 """Where a checkpoint lies, with or without an Airflow connection to reach it.
 
 ``s3://my_conn@bucket/orders``, the notation of Airflow's ``ObjectStoragePath``, names the
-connection ``my_conn`` and the URL ``s3://bucket/orders``. A name alone, ``orders``, is the folder
-of that name in the checkpoint root of the connection ``continuous_default``.
+connection ``my_conn`` and the URL ``s3://bucket/orders``.
+
+A name stands for the folder of that name in a checkpoint root. This is the rule, for whatever takes
+a location:
+
+1. ``lake:orders`` is looked for in the root of the connection ``lake``, of type ``continuous``.
+2. A name alone, ``orders``, in that of the task's ``continuous_conn_id``, where it has one, else in
+   that of ``continuous_default``.
+3. A connection without a root stands for ``continuous_default``.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,7 +23,8 @@ from airflow_provider_continuous.compat import AirflowNotFoundException
 from engine.errors import ConfigError
 
 DEFAULT: Final = "continuous_default"
-"""The connection whose checkpoint root names are looked for in."""
+"""The connection whose checkpoint root names are looked for in, unless another one is named."""
+_NAME = re.compile(r"(?:(?P<conn_id>[^/:*]+):)?(?P<name>[^/:]+)")
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,7 @@ class CheckpointLocation:
                 hint="Give the folder or URL of the query's checkpoint; if it is a template, "
                 "see what it rendered to.",
             )
-        if _is_name(url):
-            url = _below_root(url, default_root())
+        url = _whole(url)
         parts = urlsplit(url)
         named = parts.netloc.rpartition("@")[0]
         if named:
@@ -50,8 +58,8 @@ class CheckpointLocation:
             raise ConfigError(
                 f"checkpoint_location {url!r} is relative.",
                 hint="Workers and the triggerer share no working folder: give a whole path. A name "
-                f"alone is looked for in the checkpoint root of the connection {DEFAULT!r}, if it "
-                "has one.",
+                "is looked for in the checkpoint root of a connection, 'my_conn:orders'; one alone "
+                f"in that of {DEFAULT!r}. None was found.",
             )
         if named and conn_id and named != conn_id:
             raise ConfigError(
@@ -82,29 +90,55 @@ class CheckpointLocation:
         return dict(attach(urlsplit(self.url).scheme, self.conn_id).fs.storage_options)
 
 
-def default_root() -> str | None:
-    """Return the checkpoint root of :data:`DEFAULT`, if there is one."""
+def of_connection(location: str, conn_id: str | None) -> str:
+    """Return a location in which a name alone has got its connection.
+
+    :param conn_id: of a connection of type ``continuous``; None and :data:`DEFAULT` change nothing.
+    """
+    location = location.strip()
+    named = _NAME.fullmatch(location)
+    if named is None or named["conn_id"] or conn_id in (None, DEFAULT):
+        return location
+    return f"{conn_id}:{location}"
+
+
+def query_location(location: str | None, name: str | None, conn_id: str) -> str | None:
+    """Return where a query's checkpoint is: its location or, without one, the folder of the query's
+    own name in the checkpoint root of its connection; None: there is no such root.
+
+    :raises ConfigError: the connection that the location names does not exist.
+    """
+    if location is not None:
+        return _whole(of_connection(location, conn_id))
+    root = _root_of(conn_id) if name else None
+    return _below(name, root) if name and root else None
+
+
+def _whole(location: str) -> str:
+    """Put the folder in place of a name; a name of which there is no root stays as it is."""
+    named = _NAME.fullmatch(location)
+    if named is None:
+        return location
+    root = _root_of(named["conn_id"] or DEFAULT)
+    return location if root is None else _below(named["name"], root)
+
+
+def _below(name: str, root: str) -> str:
+    return f"{root.rstrip('/')}/{name}"
+
+
+def _root_of(conn_id: str) -> str | None:
+    """Return the checkpoint root of a connection or, if it has none, of :data:`DEFAULT`."""
     from airflow.sdk import BaseHook
 
     try:
-        extra = BaseHook.get_connection(DEFAULT).extra_dejson
+        extra = BaseHook.get_connection(conn_id).extra_dejson
     except AirflowNotFoundException:
-        return None
-    return extra.get("checkpoint-root") or None
-
-
-def named_location(location: str | None, name: str | None, root: str | None) -> str | None:
-    """Return where a query's checkpoint is: its location, a name that stands for a folder in the
-    root, or the folder of the query's own name in there."""
-    if location is None:
-        return _below_root(name, root) if name and root else None
-    location = location.strip()
-    return _below_root(location, root) if _is_name(location) else location
-
-
-def _is_name(location: str) -> bool:
-    return "/" not in location and ":" not in location
-
-
-def _below_root(name: str, root: str | None) -> str:
-    return f"{root.rstrip('/')}/{name}" if root and name else name
+        if conn_id == DEFAULT:
+            return None
+        raise ConfigError(
+            f"There is no connection {conn_id!r}, in whose checkpoint root a name is looked for.",
+            hint="Create it, of type 'continuous', or give the whole location.",
+        ) from None
+    root = extra.get("checkpoint-root") or None
+    return root if root or conn_id == DEFAULT else _root_of(DEFAULT)

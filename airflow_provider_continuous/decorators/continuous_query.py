@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
-from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
     StartContinuousQueryOperator,
@@ -86,9 +85,10 @@ class _DecoratedQuery(DecoratedOperator):
 
     def _document(self, hook: ContinuousQueryHook, spec: Any = None) -> dict[str, Any]:
         operator = cast("QueryStartingOperator", self)
-        root = hook.settings.log_dir or Path(conf.get("logging", "base_log_folder")) / "continuous"
-        module = _write_module(Path(root) / "code", self._source())
         settings = dict(self.settings or {})
+        location = operator.checkpoint_location or settings.get("checkpoint_location")
+        name = operator.query_name or settings.get("name")
+        module = _write_module(hook.code_folder(location, name), self._source())
         return hook.specification(
             {
                 **settings,

@@ -77,6 +77,7 @@ class Handle:
     :param driver_id: the driver or application on the cluster, once it is known.
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.
+    :param stands_by: it is no driver yet: it waits for the lease, see :mod:`..standbys`.
     :param document: what was submitted, as :mod:`..described` tells it; None: an
         earlier release has noted this.
     """
@@ -98,6 +99,7 @@ class Handle:
     run_id: str | None = None
     ended: bool = False
     document: Mapping[str, str] | None = None
+    stands_by: bool = False
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Handle:

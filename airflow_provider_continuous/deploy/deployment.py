@@ -27,11 +27,18 @@ from airflow_provider_continuous.deploy.contract import (
     Handle,
     label_of,
 )
-from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.leftovers import tidy
+from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.standbys import (
+    STANDBYS,
+    all_notes,
+    check_mode,
+    handle_of_run,
+)
 from airflow_provider_continuous.deploy.submission import LOG_SUFFIX, Submission
-from airflow_provider_continuous.deploy.submitted import SubmittedQuery, is_run_of
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import is_final
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
@@ -47,6 +54,7 @@ class Deployment:
     :param settings: of the connection.
     :param log_dir: where the logs of this query's processes are.
     :param log: of the task.
+    :param standby: of those that stand by, which are submissions of their own.
     """
 
     def __init__(
@@ -56,10 +64,13 @@ class Deployment:
         settings: ConnectionSettings,
         log_dir: Path,
         log: Any,
+        *,
+        standby: bool = False,
     ) -> None:
         self._location, self._checkpoint = str(location), checkpoint
         self._settings, self._log_dir, self._log = settings, log_dir, log
-        self._notes = Notes(checkpoint.storage)
+        self._stands_by = standby
+        self._notes = Notes(checkpoint.storage, STANDBYS if standby else FOLDER)
 
     def submit(
         self, made: Callable[[], Submission], by: str, document: Mapping[str, str]
@@ -77,13 +88,15 @@ class Deployment:
                 self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
                 return known
             backend, master = backend_of(self._settings)
+            if self._stands_by:
+                check_mode(backend.name)
             backend.check()
             if backend.name == "local" and SubmitOptions.read(self._settings.spark_submit).given:
                 self._log.info("A local process has no size: spark_submit is not looked at")
             submission = made()
             handle = Handle(
                 backend.name,
-                label_of(self._checkpoint.url),
+                label_of(f"{self._checkpoint.url}{'#standby' if self._stands_by else ''}"),
                 number,
                 by,
                 submission.started_at.timestamp(),
@@ -93,6 +106,7 @@ class Deployment:
                 submitter=(os.getpid(), Process.current().started),
                 cluster=master,
                 document=document,
+                stands_by=self._stands_by,
             )
             if self._notes.take(handle):
                 break
@@ -102,21 +116,43 @@ class Deployment:
             self._notes.write(replace(handle, ended=True))
             raise
         self._notes.write(handle)
+        what = "a standby" if self._stands_by else "the query"
         self._log.info(
-            "Started the query of %s: process %s, log %s", self._location, handle.pid, handle.log
+            "Started %s of %s: process %s, log %s", what, self._location, handle.pid, handle.log
         )
+        self._tidy()
         return SubmittedQuery(self._location, handle, backend, self._notes.write)
 
+    def _tidy(self) -> None:
+        try:
+            files, size = tidy(self._log_dir, self._checkpoint.url, self._checkpoint.storage)
+        except (OSError, CheckpointError) as error:
+            self._log.warning("Old logs stay in %s: %s", self._log_dir, error)
+        else:
+            if files:
+                self._log.info("Removed %d old files, %d bytes, of %s", files, size, self._log_dir)
+
     def find(self) -> SubmittedQuery | None:
-        """Return the last submission if it may still come to run."""
+        """Return the last submission if it may still come to run.
+
+        :raises QueryStartError: one of the last minutes has a note that cannot be read.
+        """
         handle = self._notes.last()
-        if handle is None or handle.ended or handle.run_id:
+        if handle is None:
+            self._refuse_beside_unreadable()
+            return None
+        if handle.ended or handle.run_id:
             return None
         found = self._noted(handle)
         driver = found.look()
         if driver.state is DriverState.STARTING:
             return found
-        if driver.state is DriverState.ENDED or found.runs(self._checkpoint.status()):
+        if driver.state is DriverState.ENDED:
+            return None
+        status = self._checkpoint.status()
+        if found.runs(status):
+            if self._stands_by:
+                found.started(status)  # it has taken over, and nobody was there to note it
             return None
         if driver.state is DriverState.UNKNOWN and found.handle.driver_id is None:
             age_s = time.time() - handle.submitted_at
@@ -125,13 +161,26 @@ class Deployment:
                 return None
         return found
 
+    def _refuse_beside_unreadable(self) -> None:
+        note = self._notes.unreadable()
+        if note is None:
+            return
+        path = f"{self._checkpoint.url}/{self._notes.folder}/{note.name}"
+        age_s = time.time() - note.modified_s
+        if note.modified_s and age_s > UNSEEN_MAX_S:
+            self._log.warning("Given up after %d s: %s cannot be read", age_s, path)
+            return
+        raise QueryStartError(
+            f"{path} notes a submission of the query of {self._location}, and cannot be read: its "
+            "driver may still come to run.",
+            hint=f"{UNSEEN_MAX_S:g} s after the file was written a retry submits the query anew. "
+            "Delete the file if that driver has surely ended.",
+        )
+
     def of_run(self, status: CheckpointStatus) -> Handle | None:
         """Return the submission of the run that holds, or held, the checkpoint; None: it was
         started by other means, or long ago."""
-        noted = self._notes.all()
-        surely = (each for each in noted if each.run_id and each.run_id == status.run_id)
-        open_ones = (each for each in noted if not each.run_id and not each.ended)
-        return next(surely, next((each for each in open_ones if is_run_of(each, status)), None))
+        return handle_of_run(self._checkpoint.storage, status)
 
     def submission(self, number: int) -> SubmittedQuery | None:
         """Return a submission, whatever has become of it; None if it is not noted any more."""
@@ -150,7 +199,8 @@ class Deployment:
 
     def log_of_run(self, run_id: str) -> Path | None:
         """Return the log of a run that was submitted, if it is on this machine."""
-        handle = next((each for each in self._notes.all() if each.run_id == run_id), None)
+        noted = all_notes(self._checkpoint.storage)
+        handle = next((each for each in noted if each.run_id == run_id), None)
         log = "" if handle is None else self._own_log(handle)
         return Path(log) if log and Path(log).exists() else None
 

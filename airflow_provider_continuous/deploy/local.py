@@ -24,7 +24,7 @@ class LocalProcess(Backend):
     def submit(self, submission: Submission, handle: Handle) -> Handle:
         """Start the process, detached from the task."""
         spec_path = submission.write_specification()
-        command = [*submission.engine(), "run", str(spec_path), "--forget"]
+        command = [*submission.engine(), "run", str(spec_path), *submission.run_options]
         try:
             return processes.start(command, handle, submission.environment())
         except BaseException:

@@ -9,13 +9,16 @@
 
 A note is no proof: whoever may write the checkpoint may write notes. It is compared with what the
 machine or the cluster says about a process or a driver of that name before anything is ended.
+
+A note that cannot be read, half-written or damaged, is a submission all the same: whose driver may
+be on its way.
 """
 
 from __future__ import annotations
 
 from airflow_provider_continuous.deploy.contract import Handle
 from engine.base.json_text import dump, load_object
-from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.contract import FileInfo, Storage
 
 FOLDER = "control/submissions"
 KEPT = 5
@@ -23,10 +26,14 @@ KEPT = 5
 
 
 class Notes:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, storage: Storage) -> None:
+    :param folder: another one for submissions of another kind.
+    """
+
+    def __init__(self, storage: Storage, folder: str = FOLDER) -> None:
         self._storage = storage
+        self.folder = folder
 
     def last(self) -> Handle | None:
         """Return the last submission; None if there is none, or its note is unreadable.
@@ -34,6 +41,15 @@ class Notes:
         :raises CheckpointError: the checkpoint cannot be read.
         """
         return next((self.read(number) for number in self._numbers()[-1:]), None)
+
+    def unreadable(self) -> FileInfo | None:
+        """Return the file of the last submission if it says nothing.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        files = [file for file in self._storage.list(self.folder) if file.name.isdecimal()]
+        last = max(files, key=lambda file: int(file.name), default=None)
+        return last if last is not None and self.read(int(last.name)) is None else None
 
     def all(self) -> list[Handle]:
         """Return those submissions that are still noted, the last one first.
@@ -52,10 +68,10 @@ class Notes:
 
         :raises CheckpointError: the checkpoint cannot be written.
         """
-        taken = self._storage.create(f"{FOLDER}/{handle.number}", _text(handle))
+        taken = self._storage.create(f"{self.folder}/{handle.number}", _text(handle))
         if taken:
             for number in self._numbers()[:-KEPT]:
-                self._storage.delete(f"{FOLDER}/{number}")
+                self._storage.delete(f"{self.folder}/{number}")
         return taken
 
     def write(self, handle: Handle) -> None:
@@ -63,7 +79,7 @@ class Notes:
 
         :raises CheckpointError: the checkpoint cannot be written.
         """
-        self._storage.replace(f"{FOLDER}/{handle.number}", _text(handle))
+        self._storage.replace(f"{self.folder}/{handle.number}", _text(handle))
 
     def read(self, number: int) -> Handle | None:
         """Return a submission; None if it is not noted any more.
@@ -71,12 +87,12 @@ class Notes:
         :raises CheckpointError: the checkpoint cannot be read.
         """
         try:
-            return Handle.read(load_object(self._storage.read(f"{FOLDER}/{number}")))
+            return Handle.read(load_object(self._storage.read(f"{self.folder}/{number}")))
         except (FileNotFoundError, ValueError):
             return None
 
     def _numbers(self) -> list[int]:
-        names = (file.name for file in self._storage.list(FOLDER))
+        names = (file.name for file in self._storage.list(self.folder))
         return sorted(int(name) for name in names if name.isdecimal())
 
 

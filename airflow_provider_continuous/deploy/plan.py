@@ -100,7 +100,10 @@ def _plan_with_files(
 ) -> Plan:
     spec_path = submission.write_specification(document)
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    arguments, environment = ["--forget", str(spec_path)], cluster.environment(submission)
+    arguments, environment = (
+        [*submission.run_options, str(spec_path)],
+        cluster.environment(submission),
+    )
     if cluster.deploy_mode == "cluster":
         conf[_DO_NOT_WAIT[cluster.manager]] = "false"
         prefix = _DRIVER_VARIABLE[cluster.manager]

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.connections.location import DEFAULT
 from airflow_provider_continuous.deploy.launch import query_environment
-from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
 from engine.checkpoint.find import LOGS_SUFFIX
 
 ENGINE = (sys.executable, "-m", "engine")
@@ -35,6 +36,8 @@ class Submission:
     :param log_dir: created if missing.
     :param previous_run_id: the run that held the checkpoint before, if there was one.
     :param variables: environment variables of the query, besides those of the task.
+    :param tag: what tells its files from those of other checkpoints, see :mod:`.leftovers`.
+    :param stands_by: it only waits for the lease of the run that there is.
     :param python: the interpreter of the driver; None: the one that runs this.
     """
 
@@ -43,6 +46,8 @@ class Submission:
     previous_run_id: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     python: str | None = None
+    stands_by: bool = False
+    tag: str = ""
     started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
@@ -50,9 +55,15 @@ class Submission:
         """The query's name, as far as it can be part of a file's name, which has 255 bytes."""
         return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))[:_NAME_MAX]
 
+    @property
+    def run_options(self) -> tuple[str, ...]:
+        """Options of ``continuous run``: how it runs, and that its specification is deleted."""
+        return ("--forget", "--only-standby") if self.stands_by else ("--forget",)
+
     def path(self, suffix: str) -> Path:
         """Return the path of one of this submission's files."""
-        return self.log_dir / f"{self.name}-{self.started_at:%Y%m%dT%H%M%S.%fZ}{suffix}"
+        name = "-".join(filter(None, (self.name, self.tag)))
+        return self.log_dir / f"{name}-{self.started_at:%Y%m%dT%H%M%S.%fZ}{suffix}"
 
     def write(self, suffix: str, text: str) -> Path:
         """Write one of its files. It may hold secrets: only its owner can read it."""
@@ -92,3 +103,15 @@ def default_log_dir(checkpoint_url: str) -> Path:
     if parts.scheme in ("", "file"):
         return Path(parts.path.rstrip("/") + LOGS_SUFFIX)
     return Path(conf.get("logging", "base_log_folder")) / "continuous"
+
+
+def log_folders(checkpoint_url: str) -> Iterator[Path]:
+    """Yield the folders for a query's logs that can be told by its checkpoint alone: the default
+    one, and that of the connection ``continuous_default``."""
+    yield default_log_dir(checkpoint_url)
+    try:
+        own = settings_of(DEFAULT).log_dir
+    except Exception:  # the list of queries tells what is wrong with the connection
+        return
+    if own:
+        yield Path(own)

@@ -15,19 +15,23 @@ from airflow_provider_continuous.connections.document import storage_options, wi
 from airflow_provider_continuous.connections.location import (
     DEFAULT,
     CheckpointLocation,
-    named_location,
+    of_connection,
+    query_location,
 )
+from airflow_provider_continuous.deploy.backends import backend_of
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.described import describe_submission
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
+from airflow_provider_continuous.deploy.leftovers import code_folder, tag_of
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import (
     CONN_TYPE,
     ConnectionSettings,
     settings_of,
 )
+from airflow_provider_continuous.deploy.standbys import check_mode
 from airflow_provider_continuous.deploy.submission import (
     Submission,
     log_dir_of,
@@ -40,6 +44,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
+from engine.checkpoint.standing_by import StandingBy, standing_by
 from engine.errors import ConfigError
 from engine.logs.json_lines import TEXT
 from engine.query.spec import load_spec, parse_document, read_document
@@ -140,8 +145,8 @@ class ContinuousQueryHook(BaseHook):
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
         location, name = document.get("checkpoint_location"), document.get("name")
-        root = self.settings.checkpoint_root
-        found = named_location(None if location is None else str(location), name, root)
+        told = None if location is None else str(location)
+        found = query_location(told, name, self.continuous_conn_id)
         if found is not None:
             document["checkpoint_location"] = found
         cluster = self._cluster()
@@ -150,6 +155,15 @@ class ContinuousQueryHook(BaseHook):
         environ = {**query_environment(), **variables} if here else _AnyVariable(variables)
         load_spec(self._for_the_query(document), environ)
         return document
+
+    def code_folder(self, location: str | None, name: str | None) -> Path:
+        """Return where the code of a query is written that is a function of its task.
+
+        :param location: of its checkpoint; without one, ``name`` is a folder in the root.
+        """
+        told = query_location(location, name, self.continuous_conn_id)
+        url = self._checkpoint(told or "").checkpoint.url
+        return code_folder(self._log_dir(url), url)
 
     def submit(self, document: Mapping[str, Any], by: str = "") -> SubmittedQuery:
         """Start a query as the connection's deploy mode says, unless a submission of before may
@@ -163,6 +177,46 @@ class ContinuousQueryHook(BaseHook):
         deployment = self._deployment(document["checkpoint_location"])
         described = describe_submission(document, self.settings)
         return deployment.submit(lambda: self._submission(document), by, described)
+
+    def check_standby(self) -> None:
+        """Refuse a connection whose deploy mode can have no standby.
+
+        :raises ConfigError: it cannot.
+        """
+        check_mode(backend_of(self.settings)[0].name)
+
+    def stand_by(self, document: Mapping[str, Any], by: str) -> SubmittedQuery | None:
+        """Start a second driver of the query that runs, which waits until that is lost; unless one
+        waits, or is on its way: then return None, or that one. Returns at once.
+
+        :param document: what :meth:`specification` returned, of the query that runs.
+        :raises ConfigError: something is missing, or the deploy mode can have none.
+        :raises QueryStartError: the note of the last one cannot be read.
+        :raises CheckpointError: the checkpoint cannot be read, or not be written.
+        """
+        location = str(document["checkpoint_location"])
+        if self.standbys(location):
+            return None
+        described = describe_submission(document, self.settings)
+        return self._deployment(location, standby=True).submit(
+            lambda: self._submission(document, stands_by=True), by, described
+        )
+
+    def standbys(self, checkpoint_location: str) -> list[StandingBy]:
+        """Return who stands by, whoever has started them.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        return standing_by(self._checkpoint(checkpoint_location).checkpoint.storage)
+
+    def end_standby(self, checkpoint_location: str) -> bool:
+        """End the standby that was submitted last, if it is on this machine; one that has just
+        taken over drains. Tell whether none is left that could be told of from here.
+
+        :raises ContinuousError: it cannot be told.
+        """
+        found = self._deployment(checkpoint_location, standby=True).find()
+        return found is None or found.end()
 
     def reconcile(
         self,
@@ -264,9 +318,10 @@ class ContinuousQueryHook(BaseHook):
         self.log.info("Asked the query of %s for %s tasks", checkpoint_location, reducers)
         return before
 
-    def _submission(self, document: Mapping[str, Any]) -> Submission:
+    def _submission(self, document: Mapping[str, Any], *, stands_by: bool = False) -> Submission:
         """What is to be started, with its secrets, looked up now."""
-        status = self.status(document["checkpoint_location"])
+        location = str(document["checkpoint_location"])
+        status = self.status(location)
         document = self._for_the_query(document)
         if (logs := configuration.log_format()) != TEXT:  # an older engine would not know the key
             document = {"log_format": logs, **document}
@@ -276,6 +331,8 @@ class ContinuousQueryHook(BaseHook):
             previous_run_id=status.run_id,
             variables=self.settings.variables(),
             python=self.settings.python,
+            stands_by=stands_by,
+            tag=tag_of(self._checkpoint(location).checkpoint.url),
         )
         if submission.python is not None:
             check_interpreter(submission.python, submission.environment())
@@ -286,10 +343,17 @@ class ContinuousQueryHook(BaseHook):
     def _log_dir(self, checkpoint_url: str) -> Path:
         return log_dir_of(self.settings, checkpoint_url)
 
-    def _deployment(self, checkpoint_location: str) -> Deployment:
+    def _deployment(self, checkpoint_location: str, *, standby: bool = False) -> Deployment:
         hook = self._checkpoint(checkpoint_location)
         folder = self._log_dir(hook.location.url)
-        return Deployment(checkpoint_location, hook.checkpoint, self.settings, folder, self.log)
+        return Deployment(
+            checkpoint_location,
+            hook.checkpoint,
+            self.settings,
+            folder,
+            self.log,
+            standby=standby,
+        )
 
     def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode == "local":
@@ -326,7 +390,8 @@ class ContinuousQueryHook(BaseHook):
         return hook.checkpoint
 
     def _checkpoint(self, checkpoint_location: str) -> CheckpointHook:
-        return CheckpointHook(checkpoint_location, self.storage_conn_id)
+        location = of_connection(str(checkpoint_location), self.continuous_conn_id)
+        return CheckpointHook(location, self.storage_conn_id)
 
 
 def _connect(document: dict[str, Any], role: str, connection: str | None) -> None:

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.connections.location import of_connection
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
@@ -94,4 +95,6 @@ def location_of(operator: object, ti_key: TaskInstanceKey | None = None) -> str 
         returned = XCom.get_value(ti_key=ti_key, key="return_value")
         location = returned.get("checkpoint_location") if isinstance(returned, Mapping) else None
     many = location is not None and "*" in str(location)  # no page shows those of a pattern
-    return str(location) if location and not many else None
+    if not location or many:
+        return None
+    return of_connection(str(location), getattr(operator, "continuous_conn_id", None))

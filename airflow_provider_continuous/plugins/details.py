@@ -19,6 +19,7 @@ from engine.base.json_text import load
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import history
+from engine.checkpoint.standing_by import standing_by
 from engine.errors import CheckpointError
 from engine.sinks.newest_letters import newest_letters
 
@@ -55,11 +56,13 @@ def query_details(
                 shown[-EPOCHS_SHOWN:],
             )
         )
+    overview = look_at(checkpoint, query.location)
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
-        told = {"letters": newest_letters(last), "log": log_tail(checkpoint)}
+        log = log_tail(checkpoint, overview.status)
+        told = {"letters": newest_letters(last), "log": log}
     return {
-        **look_at(checkpoint, query.location).to_dict(),
+        **overview.to_dict(),
         **told,
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),
@@ -67,6 +70,7 @@ def query_details(
         "last_epoch": kept[-1] if kept else None,
         "up_to": up_to,
         "epochs": list(reversed(epochs)),
+        "standbys": [each.to_dict() for each in standing_by(checkpoint.storage)],
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last),

@@ -16,11 +16,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from airflow_provider_continuous.deploy.standbys import standby_that_runs
 from airflow_provider_continuous.tasks.users import Users
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import standing_by
 
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submitted import SubmittedQuery
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+    from engine.checkpoint.checkpoint import CheckpointStatus
 
 KillAction = Literal["drain", "stop", "detach"]
 """What to ask of the query when its task is killed; ``detach``: nothing."""
@@ -180,15 +184,28 @@ class QueryOfTask(EndsWithTask):
 
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
         status = self._hook.status()
-        if status.run_id != self._run_id or not status.state.is_active:
+        run_id = self._run_to_ask(status)
+        if run_id is None:
             self._leave(f"the checkpoint is with run {status.run_id}, {status.state}")
             return False
         if self._is_left_to_others():
             return False
         self._hook.checkpoint.requests.ask(
-            action, by=f"Airflow, which has ended the task {self._task}", run_id=self._run_id
+            action, by=f"Airflow, which has ended the task {self._task}", run_id=run_id
         )
         return True
+
+    def _run_to_ask(self, status: CheckpointStatus) -> str | None:
+        """The run that was watched, or the one of this task's standby that has taken over."""
+        storage = self._hook.checkpoint.storage
+        if status.run_id == self._run_id:
+            # A standby does not take over from a run that was asked to end.
+            lost = status.state is QueryState.LOST
+            asked = status.state.is_active or (lost and standing_by(storage))
+            return self._run_id if asked else None
+        standby = standby_that_runs(storage, status) if status.state.is_active else None
+        own = standby is not None and standby.by == str(self._task)
+        return status.run_id if own else None
 
 
 def check_action(action: str) -> KillAction:

@@ -14,16 +14,24 @@ from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import standing_by
+
+STANDBY_GRACE_S = 15.0
+"""So long a standby has to take over: a lease of ten heartbeats, and its start."""
+STANDBY_EVERY_S = 10.0
+"""Whether one waits is looked at so often."""
 
 
 class QuerySupervisionTrigger(KillableTrigger):
-    """Ends with ``reached``, ``ended`` or ``replaced``; with ``timeout`` at the deadline.
+    """Ends with ``reached``, ``ended``, ``replaced``, ``alone``; with ``timeout`` at the deadline.
 
     :param until_epoch: ``reached`` once this epoch has committed; None: never.
     :param restart_delay_s: a run that is FAILED or LOST is over only when nobody has taken over
         for so long: the pause before it is started again.
     :param takeover_grace_s: the same for a run that was asked to end: a restart or an upgrade by
         another task is no end.
+    :param standby_due: ``alone`` when nobody stands by, from then on, seconds since 1970; None: no
+        standby is wanted. With one, a run that is LOST gets :data:`STANDBY_GRACE_S` at least.
     """
 
     wanted = "the end of supervision"
@@ -34,13 +42,16 @@ class QuerySupervisionTrigger(KillableTrigger):
         until_epoch: int | None = None,
         restart_delay_s: float = 0.0,
         takeover_grace_s: float = 0.0,
+        standby_due: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.until_epoch = until_epoch
         self.restart_delay_s = restart_delay_s
         self.takeover_grace_s = takeover_grace_s
+        self.standby_due = standby_due
         self._over_since: float | None = None
+        self._standby_seen_s = 0.0
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that build this trigger again."""
@@ -49,6 +60,7 @@ class QuerySupervisionTrigger(KillableTrigger):
             "until_epoch": self.until_epoch,
             "restart_delay_s": self.restart_delay_s,
             "takeover_grace_s": self.takeover_grace_s,
+            "standby_due": self.standby_due,
         }
 
     def look(self) -> Event | None:
@@ -60,13 +72,25 @@ class QuerySupervisionTrigger(KillableTrigger):
             return status_event("reached", status)
         if not status.state.is_over:
             self._over_since = None
-            return None if status.run_id == self.run_id else status_event("replaced", status)
+            if status.run_id != self.run_id:
+                return status_event("replaced", status)
+            return status_event("alone", status) if self._is_alone() else None
         now = time.monotonic()
         if self._over_since is None:
             self._over_since = now
         stopped = status.state is QueryState.STOPPED
         grace_s = self.takeover_grace_s if stopped else self.restart_delay_s
+        if status.state is QueryState.LOST and self.standby_due is not None:
+            grace_s = max(grace_s, STANDBY_GRACE_S)
         return status_event("ended", status) if now - self._over_since >= grace_s else None
+
+    def _is_alone(self) -> bool:
+        now = time.time()
+        due = self.standby_due is not None and now >= self.standby_due
+        if not due or now - self._standby_seen_s < STANDBY_EVERY_S:
+            return False
+        self._standby_seen_s = now
+        return not standing_by(self.own_hook.checkpoint.storage)
 
 
 class HealthyEpochsTrigger(KillableTrigger):

@@ -2,7 +2,8 @@
 
 It is its turn when that run has died: its process is gone, which is seen at once on the same
 machine, or its lease was not renewed for as long as a lease lasts, by the standby's own clock. A
-run that has ended as it was told to, or has given up, ends its standby as well.
+run that has ended as it was told to, or has given up, ends its standby as well; and so does one
+that has died after it was asked to end: nobody wants the query to go on.
 
 Nothing is decided here: who takes the checkpoint is decided by the lease, of which every
 generation has one owner (:mod:`engine.checkpoint.lease`).
@@ -17,6 +18,8 @@ from typing import Final
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import LeaseRecord, read_holder
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from engine.errors import CheckpointError, ContinuousError
 
 logger = logging.getLogger(__name__)
@@ -41,11 +44,20 @@ class Standby:
     """See the module.
 
     :param is_cancelled: looked at all the time; true ends the waiting.
+    :param begins: whether it begins a query that has ended, or never ran. If not, it waits for one
+        run alone: without it, or when another run takes over, that is NoTurn.
     """
 
-    def __init__(self, is_cancelled: Callable[[], bool], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        is_cancelled: Callable[[], bool],
+        clock: Clock | None = None,
+        *,
+        begins: bool = True,
+    ) -> None:
         self._is_cancelled = is_cancelled
         self._clock = clock or SystemClock()
+        self._begins = begins
         self.lost: LeaseRecord | None = None
         """The lease that was waited for, and was not renewed."""
 
@@ -62,7 +74,23 @@ class Standby:
         """
         holder = self._look(checkpoint)
         if holder is None or not holder.state.is_active:
+            if not self._begins:
+                raise NoTurn(holder, checkpoint.committed_epoch())
             return False
+        note = OwnNote(checkpoint.storage, self._clock)
+        try:
+            self._wait(checkpoint, holder, note, keep_warm)
+        finally:
+            note.forget()
+        return True
+
+    def _wait(
+        self,
+        checkpoint: Checkpoint,
+        holder: LeaseRecord,
+        note: OwnNote,
+        keep_warm: Callable[[], None],
+    ) -> None:
         logger.info(
             "standing by: run %s, process %s on %s, holds %s",
             holder.run_id, holder.pid, holder.host, checkpoint.storage.url,
@@ -70,22 +98,26 @@ class Standby:
         keep_warm()
         renewed_s = warmed_s = self._clock.monotonic_s()
         while True:
+            note.tell()
             has_died = self._has_died(holder, renewed_s)
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
             elif now != holder:
+                changed = now.run_id != holder.run_id
                 holder, renewed_s = now, self._clock.monotonic_s()
-                if not holder.state.is_active:
+                if not holder.state.is_active or (changed and not self._begins):
                     raise NoTurn(holder, checkpoint.committed_epoch())
             elif has_died:
                 break
             if self._clock.monotonic_s() - warmed_s >= _WARM_S:
                 keep_warm()
                 warmed_s = self._clock.monotonic_s()
+        if _was_asked_to_end(checkpoint, holder):
+            logger.warning("run %s is lost, and was asked to end: nobody goes on", holder.run_id)
+            raise NoTurn(holder, checkpoint.committed_epoch())
         logger.warning("run %s is lost: this standby takes over", holder.run_id)
         self.lost = holder
-        return True
 
     def _has_died(self, holder: LeaseRecord, renewed_s: float) -> bool:
         """Watches it until its next heartbeat is due.
@@ -112,6 +144,16 @@ class Standby:
         except CheckpointError as exc:
             logger.warning("the lease cannot be read: %s", exc)
             return None
+
+
+def _was_asked_to_end(checkpoint: Checkpoint, holder: LeaseRecord) -> bool:
+    if holder.state is QueryState.DRAINING:
+        return True
+    try:
+        return checkpoint.requests.pending(holder.run_id) in ("drain", "stop")
+    except CheckpointError as exc:  # as long as it does not answer, nothing can be started either
+        logger.warning("what was asked of run %s cannot be read: %s", holder.run_id, exc)
+        return False
 
 
 def ended_error(holder: LeaseRecord) -> ContinuousError | None:

@@ -109,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--forget", action="store_true", help=forget)
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
+    only = "the same, but end if nobody runs the query any more when this process comes"
+    run.add_argument("--only-standby", action="store_true", help=only)
     logs = "how driver and tasks log; by default as SPEC says, else text"
     run.add_argument("--log-format", choices=FORMATS, help=logs)
 

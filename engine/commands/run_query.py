@@ -63,10 +63,10 @@ def run(args: Namespace) -> Result:
         spec = replace(spec, conf={**spec.conf, SETTING: JSON})
         logs = log_as_json(sys.stderr, lambda: {"query": spec.name})
     with prints_go_to_stderr() if args.json else nullcontext():
-        return _run(spec, logs, stands_by=args.standby)
+        return _run(spec, logs, args)
 
 
-def _run(spec: QuerySpec, logs: JsonFormatter | None, *, stands_by: bool) -> Result:
+def _run(spec: QuerySpec, logs: JsonFormatter | None, args: Namespace) -> Result:
     with EndSignals() as signals:
         try:
             name = spec.name or "continuous query"
@@ -81,7 +81,7 @@ def _run(spec: QuerySpec, logs: JsonFormatter | None, *, stands_by: bool) -> Res
             if signals.count:
                 return _NOT_STARTED
             try:
-                query = _start(spec, spark, signals, logs, stands_by=stands_by)
+                query = _start(spec, spark, signals, logs, args)
             except NoTurn as ended:
                 return _not_needed(spec, ended)
             logger.info("query %s, run %s, is running", query.id, query.runId)
@@ -95,20 +95,20 @@ def _start(
     spark: SparkSession,
     signals: EndSignals,
     logs: JsonFormatter | None,
-    *,
-    stands_by: bool,
+    args: Namespace,
 ) -> Query:
     """:raises NoTurn: it stood by, and is not needed."""
     while True:
         writer = build(spec, spark)
         if logs is not None:
             writer.request.on_made = partial(_name_it, logs, spec.name)
-        if stands_by:
-            writer.request.standby = Standby(lambda: signals.count > 0)
+        if args.standby or args.only_standby:
+            begins = not args.only_standby
+            writer.request.standby = Standby(lambda: signals.count > 0, begins=begins)
         try:
             return writer.start()
         except ConcurrentRunError:
-            if not stands_by:
+            if args.only_standby or not args.standby:
                 raise
             logger.info("another standby was faster")
 

@@ -9,6 +9,7 @@ from typing import Any
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.standing_by import StandingBy, standing_by
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.watermark import event_watermark_ms
 from engine.commands.epoch_rows import epoch_rows
@@ -37,6 +38,7 @@ def status(args: Namespace) -> Result:
     found = checkpoint.status()
     watermark_ms = event_watermark_ms(checkpoint)
     last = next(reversed(checkpoint.progress.read()), None)
+    waiting = standing_by(checkpoint.storage)
     text = format_pairs(
         {
             "query": found.id,
@@ -56,6 +58,7 @@ def status(args: Namespace) -> Result:
             "process": None if found.pid is None else f"{found.pid} on {found.host}",
             "application": found.application,
             "Spark UI": found.application_url,
+            "standby": _standbys(waiting),
             "started": format_time(found.started_at_ms),
             "heartbeat": format_time(found.heartbeat_at_ms),
         }
@@ -66,9 +69,17 @@ def status(args: Namespace) -> Result:
         "watermark_lag_ms": None if watermark_ms is None else _behind_ms(watermark_ms),
         "last_progress": last,
         "fingerprint": read_fingerprint(checkpoint.storage),
+        "standbys": [each.to_dict() for each in waiting],
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
     }
     return Result(data, text)
+
+
+def _standbys(waiting: list[StandingBy]) -> str | None:
+    told = [
+        f"process {one.pid} on {one.host}, since {format_time(one.since_ms)}" for one in waiting
+    ]
+    return "; ".join(told) or None
 
 
 def _watermark(watermark_ms: int) -> str:

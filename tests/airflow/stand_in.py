@@ -6,7 +6,7 @@ or find the machine ``wrong``; with the lease be ``refused`` as another query, o
 an epoch; ``fail`` after the first epoch. ``latency_ms`` is what its progress reports say. With
 ``lease_gate``, a path, it tries to take the lease only once that file exists; with ``gate``, it
 commits more than :data:`BEFORE_GATE` epochs only then. Prints each epoch that it has committed, and
-as which generation.
+as which generation. With ``--only-standby`` it waits, and takes over, as the engine does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import finish_rewind
+from engine.checkpoint.standby import NoTurn, Standby
 from engine.commands.result import WRONG_USE
 from engine.errors import ConcurrentRunError
 from engine.sinks.builtin_sinks import KeepsNothing
@@ -64,9 +65,16 @@ def main() -> int:
     while lease_gate is not None and not Path(lease_gate).exists() and not ended.is_set():
         ended.wait(0.01)
     checkpoint = Checkpoint(spec["checkpoint_location"])
+    standby = Standby(ended.is_set, begins=False)
+    if "--only-standby" in sys.argv:
+        try:
+            standby.await_turn(checkpoint)
+        except NoTurn as no_turn:
+            print("not needed:", no_turn, flush=True)
+            return 0
     checkpoint.create_or_read_query_id(str(uuid.uuid4()))
     try:
-        lease = Lease.acquire(checkpoint, run_id=str(uuid.uuid4()))
+        lease = Lease.acquire(checkpoint, run_id=str(uuid.uuid4()), lost=standby.lost)
     except ConcurrentRunError as error:
         print(error, file=sys.stderr)
         return 1

@@ -14,9 +14,10 @@ import pytest
 
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deploy import deployment, processes
-from airflow_provider_continuous.deploy.contract import DriverState, Handle
-from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.contract import UNSEEN_MAX_S, DriverState, Handle
+from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
+from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
 from airflow_provider_continuous.tasks.killing import TaskIdentity
@@ -323,3 +324,35 @@ def test_who_waits_for_somebody_elses_submission_does_not_end_it(
         hook.wait_until_started(found, 0)
 
     assert first.process.poll() is None
+
+
+@pytest.mark.parametrize("torn", ["", "{", '{"backend": "local", "label": "conti'])
+def test_nothing_is_submitted_beside_a_torn_note(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], torn: str
+) -> None:
+    """Whoever has written it may have died between the start of a driver and its note."""
+    first = hook.submit(hook.specification(waiting), "another_dag.a_task, a_run")
+    note = Path(waiting["checkpoint_location"]) / FOLDER / "0"
+    note.write_text(torn)
+
+    with pytest.raises(QueryStartError, match=f"{FOLDER}/0 .*cannot be read.*[Dd]elete") as told:
+        hook.submit(hook.specification(waiting), "a_dag.a_task, a_run")
+
+    assert not is_final(told.value), "a retry comes"
+    with pytest.raises(QueryStartError, match="cannot be read"):
+        hook.on_its_way(waiting["checkpoint_location"])
+    assert [each.name for each in note.parent.iterdir()] == ["0"]
+    assert first.process.poll() is None
+
+
+def test_a_torn_note_is_not_waited_for_forever(
+    hook: ContinuousQueryHook, waiting: dict[str, Any]
+) -> None:
+    hook.submit(hook.specification(waiting), "another_dag.a_task, a_run").end()
+    note = Path(waiting["checkpoint_location"]) / FOLDER / "0"
+    note.write_text("{")
+    long_ago = note.stat().st_mtime - UNSEEN_MAX_S - 1
+    os.utime(note, (long_ago, long_ago))
+
+    assert hook.on_its_way(waiting["checkpoint_location"]) is None
+    assert hook.submit(hook.specification(waiting), "a_dag.a_task, a_run").handle.number == 1

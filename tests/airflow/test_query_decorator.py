@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, task
 
-from airflow_provider_continuous.compat import AirflowFailException, conf
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
@@ -45,7 +45,7 @@ def operator(tmp_path: Path) -> Any:
 
 
 def module_of(tmp_path: Path) -> Path:
-    (module,) = (Path(conf.get("logging", "base_log_folder")) / "continuous" / "code").glob("*.py")
+    (module,) = (tmp_path / "checkpoint.logs" / "code").rglob("*.py")
     return module
 
 

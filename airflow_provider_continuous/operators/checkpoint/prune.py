@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.compat import AirflowException, AirflowFailException
+from airflow_provider_continuous.deploy.leftovers import tidy
+from airflow_provider_continuous.deploy.submission import log_folders
 from airflow_provider_continuous.errors import final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
@@ -25,7 +27,9 @@ class PruneCheckpointOperator(CheckpointOperator):
     """Prunes checkpoints, of this engine or of Spark itself, while their queries run or not.
 
     Never removes what a restart could need: the last two committed epochs, all that is newer, and
-    pins stay. Temporary files that crashes have left go after an hour.
+    pins stay. Temporary files that crashes have left go after an hour. Old logs of the query's
+    drivers and code of its tasks go, too, if they are on this worker's machine: see
+    :mod:`airflow_provider_continuous.deploy.leftovers`.
 
     Returns what was removed, and how many bytes that was; for a location with a ``*``:
     ``{"checkpoints": [...], "removed_epochs": ..., "removed_files": ..., "removed_bytes": ...}``.
@@ -108,7 +112,17 @@ class PruneCheckpointOperator(CheckpointOperator):
                 dry_run=self.prune_dry_run,
             )
             found["sink"] = None if sink is None else sink.to_dict()
+        if not self.prune_dry_run:
+            self._tidy(hook)
         return found
+
+    def _tidy(self, hook: CheckpointHook) -> None:
+        """Old logs and code of the query, as far as they are on this machine."""
+        checkpoint = hook.checkpoint
+        for folder in log_folders(checkpoint.url):
+            files, size = tidy(folder, checkpoint.url, checkpoint.storage)
+            if files:
+                self.log.info("Removed %d old files, %d bytes, of %s", files, size, folder)
 
     def _prune_all(self) -> dict[str, Any]:
         if self.sink_path is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.connections.location import of_connection
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import QueryEndedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -41,7 +42,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         example (templated). Another one is left alone. None: whichever runs.
     :param force: end it whoever uses it.
     :param continuous_conn_id: the connection of type ``continuous`` that leads to the cluster of a
-        submission (templated).
+        submission, and in whose checkpoint root a name alone is looked for (templated).
     """
 
     template_fields: Sequence[str] = (
@@ -66,7 +67,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless the query has ended already or is used by others, and wait."""
-        location = str(self.checkpoint_location)
+        location = of_connection(str(self.checkpoint_location), self.continuous_conn_id)
         with final_errors():
             hook = ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
             status = hook.status(location)
@@ -80,7 +81,10 @@ class EndContinuousQueryOperator(QueryAskingOperator):
             found = {**status_event("ended", status), "checkpoint_location": location}
             if self.run_id is not None and self.run_id != status.run_id:
                 return self._of_another_run(context, found)
-            is_on = status.state.is_active and not hook.is_ending(location, status)
+            # A standby takes over from a run that is lost, unless that was asked to end.
+            is_awaited = status.state is QueryState.LOST and bool(hook.standbys(location))
+            is_active = status.state.is_active and not hook.is_ending(location, status)
+            is_on = is_awaited or is_active
             others = self._others(context, location, is_on or submitted is not None)
             if others:
                 self.log.info("Left running: it is used by %s", "; ".join(others))
@@ -92,7 +96,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                 if status.state is QueryState.UNKNOWN:
                     return {**result(context, location, found), "state": status.state.value}
             trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
-            if status.state.is_active:
+            if status.state.is_active or is_awaited:
                 ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)
         return self.execute_complete(context, self._await(trigger))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.base import QueryStartingOperator
+from airflow_provider_continuous.operators.query.standby import end_standby, keep_standby
 from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import seconds, whole_number
-from airflow_provider_continuous.tasks.killing import KillAction
+from airflow_provider_continuous.tasks.killing import KillAction, TaskIdentity
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.tasks.restarts import ProcessRestarts
 from airflow_provider_continuous.triggers.base import status_event
@@ -64,6 +65,10 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     :param takeover_grace: for how many seconds a query that somebody has drained or stopped may
         be without a run before that is the end: longer than another task needs to upgrade or
         restart it.
+    :param standby: keep a second driver of the query ready, its session warm and its plan made,
+        which takes over when the first one dies: within a second or two on the same machine, when
+        the lease is over on another one. The task goes on with it, and starts the next standby.
+        Both end when the query is drained or stopped. Not with drivers on a cluster.
     :param timeout: how long a start, and the drain or stop at the end, may take.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
         successful, or deletes it: ``drain``, ``stop`` or ``detach`` (nothing). A cleared task and
@@ -88,6 +93,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         restart_delay_max: float = 300.0,
         restart_reset_after: float = 3600.0,
         takeover_grace: timedelta | float = 60.0,
+        standby: bool = False,
         on_kill_action: KillAction = "drain",
         **kwargs: Any,
     ) -> None:
@@ -103,12 +109,17 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         self.restart_delay_max = restart_delay_max
         self.restart_reset_after = restart_reset_after
         self.takeover_grace = takeover_grace
+        if not isinstance(standby, bool):
+            raise ValueError(f"{self.task_id}: standby is {standby!r}; it is True or False.")
+        self.standby = standby
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start or adopt the query, and stay with it."""
         with final_errors():
             self._end_at(context)
             self._until_epoch()  # what is wrong fails before anything starts
+            if self.standby:
+                self._query_hook().check_standby()
             reason = TaskMemory(context).recall("reason")
             if reason is not None:  # an earlier attempt has come to the end already
                 location = str(self._document(self._query_hook())["checkpoint_location"])
@@ -119,7 +130,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     def supervised(self, context: Context, event: Event) -> dict[str, Any]:
         """Go on after a wait: stay with the query, or come to the end."""
         location, stopped = event["checkpoint_location"], QueryState.STOPPED.value
-        while event["outcome"] in ("replaced", "ended") and event["state"] != stopped:
+        while event["outcome"] in ("replaced", "ended", "alone") and event["state"] != stopped:
             run_id = self._next_run(context, location, event)
             event = self._stay_with(context, location, run_id)
         if event["outcome"] == "ended":
@@ -155,12 +166,23 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
                 takeover_grace_s=seconds(self.takeover_grace),
+                standby_due=self._stand_by(context),
                 **self._watching(context, location, run_id, self._end_at(context)),
             )
         return self._wait(trigger, "supervised")
 
+    def _stand_by(self, context: Context) -> float | None:
+        """Keep a standby; return from when on it is missed, None: there is to be none."""
+        if not self.standby:
+            return None
+        hook, by = self._query_hook(), str(TaskIdentity.of(context["ti"]))
+        return keep_standby(hook, self._document(hook), by, self.log)
+
     def _next_run(self, context: Context, location: str, event: Event) -> str:
         """Return the run that has taken over, or that is started for one that has died."""
+        if event["outcome"] == "alone":
+            self.log.warning("The standby of run %s is gone", event["run_id"])
+            return str(event["run_id"])
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
             with final_errors():
@@ -206,6 +228,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 event = {**status_event("ended", status), "checkpoint_location": location}
                 return self._result(context, location, event, reason)
             TaskMemory(context).remember("reason", reason)
+            if self.standby:
+                end_standby(self._query_hook(), location, self.log)
+                status = hook.status(location)  # it may just have taken over
             if status.state.is_active:
                 ask = hook.drain if self.at_end == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)

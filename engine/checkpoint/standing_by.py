@@ -1,0 +1,117 @@
+"""Who stands by for a query, noted in its checkpoint as long as it does::
+
+    control/standing-by/<id>    {"host":"a","pid":7,"started":"...","since_ms":1,"seen_at_ms":2}
+
+For people, and for whoever keeps a standby running: nothing is decided by these notes. A standby
+writes its own anew every :data:`RENEWED_S`; one that was killed is left out as soon as its machine
+says so, elsewhere :data:`FORGOTTEN_S` after its last word.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from engine.base.clock import Clock, SystemClock
+from engine.base.json_text import dump, load_object
+from engine.checkpoint.process import Process
+from engine.checkpoint.storage.contract import Storage
+from engine.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+FOLDER: Final = "control/standing-by"
+RENEWED_S: Final = 10.0
+FORGOTTEN_S: Final = 35.0
+
+
+@dataclass(frozen=True)
+class StandingBy:
+    """One standby; times in milliseconds since 1970.
+
+    :param started: which process of that number, see :class:`engine.checkpoint.process.Process`.
+    :param since_ms: when it began to wait.
+    :param seen_at_ms: when it has last told so.
+    """
+
+    host: str
+    pid: int
+    started: str
+    since_ms: int
+    seen_at_ms: int
+
+    @property
+    def process(self) -> Process:
+        """Whose note this is."""
+        return Process(self.host, self.pid, self.started)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def standing_by(storage: Storage, clock: Clock | None = None) -> list[StandingBy]:
+    """Return who stands by, those who wait longest first.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    now_ms = (clock or SystemClock()).now_ms()
+    found = []
+    for file in storage.list(FOLDER):
+        try:
+            told = load_object(storage.read(f"{FOLDER}/{file.name}"))
+            one = StandingBy(
+                str(told["host"]),
+                int(told["pid"]),
+                str(told["started"]),
+                int(told["since_ms"]),
+                int(told["seen_at_ms"]),
+            )
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
+            continue  # it has just left, or its note is half-written: the next one comes soon
+        runs = one.process.is_running()
+        if runs or (runs is None and now_ms - one.seen_at_ms <= FORGOTTEN_S * 1000):
+            found.append(one)
+    return sorted(found, key=lambda one: one.since_ms)
+
+
+class OwnNote:
+    """The note of this process; storage that does not answer keeps nobody from standing by."""
+
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._storage, self._clock = storage, clock
+        self._name = f"{FOLDER}/{uuid.uuid4()}"
+        self._since_ms = clock.now_ms()
+        self._written_s: float | None = None
+
+    def tell(self) -> None:
+        """Write it, unless that was done a moment ago."""
+        now_s = self._clock.monotonic_s()
+        if self._written_s is not None and now_s - self._written_s < RENEWED_S:
+            return
+        self._written_s = now_s
+        process = Process.current()
+        note = StandingBy(
+            process.host, process.pid, process.started, self._since_ms, self._clock.now_ms()
+        )
+        try:
+            self._storage.replace(self._name, dump(note.to_dict()).encode())
+            self._forget_the_dead()
+        except CheckpointError as error:
+            logger.warning("that this process stands by cannot be noted: %s", error)
+
+    def forget(self) -> None:
+        """Delete it."""
+        try:
+            self._storage.delete(self._name)
+        except CheckpointError as error:
+            logger.warning("%s stays behind: %s", self._name, error)
+
+    def _forget_the_dead(self) -> None:
+        """Delete what others have left behind who were killed."""
+        for file in self._storage.list(FOLDER):
+            name = f"{FOLDER}/{file.name}"
+            old = self._clock.now_ms() / 1000 - file.modified_s > 10 * FORGOTTEN_S
+            if name != self._name and file.modified_s and old:
+                self._storage.delete(name)

@@ -1,0 +1,137 @@
+"""Who stands by is told by the checkpoint: as long as it does, and no longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.base.clock import ManualClock
+from engine.base.json_text import dump
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.process import Process
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standby import NoTurn, Standby
+from engine.checkpoint.standing_by import (
+    FOLDER,
+    FORGOTTEN_S,
+    OwnNote,
+    StandingBy,
+    standing_by,
+)
+from engine.errors import CheckpointError
+from tests.unit.leases import acquire, elsewhere
+from tests.unit.test_standby import EventfulClock, never
+
+
+def test_a_standby_is_told_while_it_waits(checkpoint: Checkpoint) -> None:
+    told: list[list[StandingBy]] = []
+    clock = EventfulClock(lambda: told.append(standing_by(checkpoint.storage, clock)))
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+
+    assert Standby(never, clock).await_turn(checkpoint)
+
+    assert told
+    assert {one.process for each in told for one in each} == {Process.current()}
+    assert all(len(each) == 1 for each in told)
+    assert standing_by(checkpoint.storage, clock) == [], "now it runs the query"
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "over"])
+def test_one_that_is_not_needed_leaves_no_note(checkpoint: Checkpoint, reason: str) -> None:
+    clock = EventfulClock(lambda: lease.release(QueryState.STOPPED))
+    lease = acquire(checkpoint, clock)
+
+    with pytest.raises(NoTurn):
+        Standby(lambda: reason == "cancelled", clock).await_turn(checkpoint)
+
+    assert checkpoint.storage.list(FOLDER) == []
+
+
+def test_one_that_was_killed_is_left_out(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    OwnNote(checkpoint.storage, clock).tell()
+    (note,) = standing_by(checkpoint.storage, clock)
+    (file,) = checkpoint.storage.list(FOLDER)
+
+    def say(changed: StandingBy) -> None:
+        checkpoint.storage.replace(f"{FOLDER}/{file.name}", dump(changed.to_dict()).encode())
+
+    say(replace(note, started=note.started + "0"))
+    assert standing_by(checkpoint.storage, clock) == [], "the machine knows that it is gone"
+    say(replace(note, host="another-host"))
+    assert len(standing_by(checkpoint.storage, clock)) == 1
+    clock.sleep(FORGOTTEN_S + 1)
+    assert standing_by(checkpoint.storage, clock) == [], "it has said nothing for long"
+    checkpoint.storage.replace(f"{FOLDER}/{file.name}", b"{")
+    assert standing_by(checkpoint.storage, clock) == []
+
+
+def test_storage_that_is_away_ends_no_waiting(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise CheckpointError("the storage is away")
+
+    clock = ManualClock()
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    monkeypatch.setattr(type(checkpoint.storage), "replace", away)
+    monkeypatch.setattr(type(checkpoint.storage), "delete", away)
+
+    assert Standby(never, clock).await_turn(checkpoint)
+
+
+@pytest.mark.parametrize("state", [None, QueryState.STOPPED, QueryState.FAILED])
+def test_one_that_only_stands_by_begins_no_query(
+    checkpoint: Checkpoint, clock: ManualClock, state: QueryState | None
+) -> None:
+    """The query was drained while the standby was on its way."""
+    if state is not None:
+        acquire(checkpoint, clock).release(state, "full" if state is QueryState.FAILED else None)
+
+    with pytest.raises(NoTurn):
+        Standby(never, clock, begins=False).await_turn(checkpoint)
+
+
+def test_one_that_only_stands_by_takes_over(checkpoint: Checkpoint, clock: ManualClock) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    standby = Standby(never, clock, begins=False)
+
+    assert standby.await_turn(checkpoint)
+
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+
+@pytest.mark.parametrize("kind", ["drain", "stop"])
+@pytest.mark.parametrize("run_id", ["run-a", None])
+def test_one_that_dies_after_it_was_asked_to_end_has_no_successor(
+    checkpoint: Checkpoint, clock: ManualClock, kind: str, run_id: str | None
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    checkpoint.requests.ask(kind, by="a test", run_id=run_id)  # type: ignore[arg-type]
+
+    with pytest.raises(NoTurn) as ended:
+        Standby(never, clock).await_turn(checkpoint)
+
+    assert ended.value.holder is not None
+
+
+def test_what_was_asked_of_another_run_is_no_reason(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    checkpoint.requests.ask("drain", by="a test", run_id="an-earlier-run")
+    checkpoint.requests.ask("rescale", by="a test", run_id="run-a")
+
+    assert Standby(never, clock).await_turn(checkpoint)
+
+
+def test_one_that_dies_while_it_drains_has_no_successor(
+    checkpoint: Checkpoint, clock: ManualClock
+) -> None:
+    lease = acquire(checkpoint, clock)
+    lease.heartbeat(state=QueryState.DRAINING)
+    elsewhere(checkpoint, lease)
+
+    with pytest.raises(NoTurn):
+        Standby(never, clock).await_turn(checkpoint)
