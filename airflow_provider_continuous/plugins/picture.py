@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.progress.report import busy_share
 from engine.redaction.logs import redact
 
 STEP_CHARACTERS = 160
@@ -20,8 +21,8 @@ def picture_of(
 ) -> list[list[dict[str, Any]]]:
     """Return the columns, each a list of boxes ``{kind, title, detail, steps, numbers}``.
 
-    ``numbers`` are triples of a label, a value that may be None, and its kind: ``count``, ``ms`` or
-    ``bytes``. Empty if neither is told.
+    ``numbers`` are triples of a label, a value that may be None, and its kind: ``count``, ``ms``,
+    ``bytes`` or ``share``. Empty if neither is told.
     """
     sources = _sources(fingerprint, report)
     columns = [
@@ -37,6 +38,7 @@ def _sources(
 ) -> list[dict[str, Any]]:
     told: Sequence[Mapping[str, Any]] = report.get("sources") or []
     parts: Sequence[Mapping[str, Any]] = (fingerprint or {}).get("sources") or []
+    times = report.get("stages") or []
     boxes = []
     for number in range(max(len(told), len(parts))):
         part = parts[number] if number < len(parts) else {}
@@ -51,6 +53,7 @@ def _sources(
                     ("rows", seen.get("numInputRows"), "count"),
                     ("rows/s", seen.get("inputRowsPerSecond"), "count"),
                     ("epoch open", report.get("batchDuration"), "ms"),
+                    *_busy(times[number : number + 1]),
                 ],
             }
         )
@@ -61,6 +64,7 @@ def _stages(
     fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     operators = list(report.get("stateOperators") or [])
+    times = (report.get("stages") or [])[len(report.get("sources") or []) :]
     boxes = []
     for number, stage in enumerate((fingerprint or {}).get("stages") or []):
         seen = operators[number] if number < len(operators) else {}
@@ -77,6 +81,7 @@ def _stages(
                     ("rows kept", seen.get("numRowsTotal"), "count"),
                     ("snapshot", seen.get("snapshotBytes"), "bytes"),
                     ("late rows", seen.get("numRowsDroppedByWatermark"), "count"),
+                    *_busy(times[number : number + 1]),
                 ],
             }
         )
@@ -101,6 +106,19 @@ def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> l
             ],
         }
     ]
+
+
+def _busy(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, str]]:
+    """What the tasks of a box spent the epoch with, if it is told: each time is that of all of them
+    together. Those whose steps and writer are busy for all of it hold the query up."""
+    numbers: list[tuple[str, Any, str]] = []
+    for each in told:
+        numbers += [
+            ("steps", each["transformingMs"], "ms"),
+            ("writing or sending", each["writingMs"], "ms"),
+            ("busy", busy_share(each), "share"),
+        ]
+    return numbers
 
 
 def _where(options: Mapping[str, Any]) -> str:

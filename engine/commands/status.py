@@ -15,6 +15,7 @@ from engine.checkpoint.watermark import event_watermark_ms
 from engine.commands.epoch_rows import epoch_rows
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.errors import ConfigError
+from engine.progress.report import busy_share
 
 
 def open_checkpoint(location: str | Storage) -> Checkpoint:
@@ -53,6 +54,7 @@ def status(args: Namespace) -> Result:
             "offsets": json.dumps(found.offsets),
             "watermark": None if watermark_ms is None else _watermark(watermark_ms),
             "remembers": _kept(last or {}),
+            "busy": _busy(last or {}),
             "run": found.run_id,
             "generation": found.generation,
             "process": None if found.pid is None else f"{found.pid} on {found.host}",
@@ -99,6 +101,16 @@ def _kept(report: dict[str, Any]) -> str | None:
         f"{each['numRowsDroppedByWatermark']:,} late in the epoch"
         for each in report.get("stateOperators") or ()
         if "operatorName" in each
+    ]
+    return "; ".join(told) or None
+
+
+def _busy(report: dict[str, Any]) -> str | None:
+    """What the tasks of each stream and each stage did, as of a report."""
+    told = [
+        f"{stage['name']}: {stage['tasks']:,} tasks, {share:.0%}"
+        for stage in report.get("stages") or ()
+        if (share := busy_share(stage)) is not None
     ]
     return "; ".join(told) or None
 

@@ -17,6 +17,7 @@ from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
+    StageTimes,
     epoch_progress,
 )
 from engine.sources.contract import Offset
@@ -52,7 +53,7 @@ def epoch_report(
         committed.duration_ms,
         restarts,
         observed_metrics(definition.pipelines, reports),
-        [part.counters for parts in reports[len(read) :] for part in parts],
+        _stages(definition, reports),
         writers(definition, reports),
         _event_time(definition, committed.watermark_ms, reports),
         committed.watermark_ms if definition.delays_ms else None,
@@ -77,6 +78,15 @@ def writers(definition: QueryDefinition, reports: Reports) -> list[EpochCounters
         for part in parts
         if pipeline.exchange is None
     ]
+
+
+def _stages(definition: QueryDefinition, reports: Reports) -> list[StageTimes]:
+    told = []
+    for number, (pipeline, parts) in enumerate(zip(definition.pipelines, reports, strict=True)):
+        kept = None if pipeline.stage is None else pipeline.kept
+        name = f"source {number}" if kept is None else kept.name
+        told.append(StageTimes(name, [part.counters for part in parts]))
+    return told
 
 
 def _event_time(definition: QueryDefinition, watermark_ms: int, reports: Reports) -> dict[str, str]:

@@ -12,6 +12,8 @@ stream    the number of a source, from 0, as in the lines of the offset log
 partition of a source, as its offset names it: ``orders/3`` of Kafka
 task      the number of a task among those that read a stream, from 0
 operator  a step that keeps state, as ``stateOperators`` of a report names it
+stage     whose tasks: ``source 0``, or the step that keeps state, as in ``stages`` of a report
+activity  of a task: ``reading``, or waiting for records, ``transforming``, ``writing``
 step      of a commit, as ``durationMs`` of a report names it
 ========= ====================================================================
 """
@@ -202,6 +204,14 @@ METRICS: Final = (
         "Time that each step of the commits took; without the wait for a common commit.",
         values.commit_steps,
         ("step",),
+    ),
+    Metric(
+        *("continuous_task_seconds_total", _C, "seconds"),
+        "What tasks spent their time with, all of a stage together: the largest share of "
+        "transforming or writing is what bounds the query; who keeps up is reading, or waiting "
+        "for records.",
+        values.task_activities,
+        ("stage", "activity"),
     ),
     Metric(
         *("continuous_watermark_timestamp_seconds", _G, "seconds"),

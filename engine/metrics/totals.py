@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
-from engine.progress.report import COMMIT_WAIT, EpochTimes
+from engine.progress.report import ACTIVITIES, COMMIT_WAIT, EpochTimes
 
 _NO_STEPS = ("triggerExecution", COMMIT_WAIT)
 """Of ``durationMs``: the sum of the steps, and what is no work."""
@@ -23,6 +23,8 @@ class QueryTotals:
     :param read: rows by the number of the stream, and of the task among those that read it.
     :param late: rows behind the watermark, by the name of the step.
     :param step_ms: milliseconds of each step of the commits.
+    :param task_ms: milliseconds of the tasks, by the name of the stage and of what they were at, as
+        ``stages`` of a report has them.
     :param latency: from a record's arrival to the sink's having taken it.
     :param open_for: how long epochs were open.
     :param committing: from the end of an epoch to its commit.
@@ -36,6 +38,7 @@ class QueryTotals:
     bad: int = 0
     late: Counter[str] = field(default_factory=Counter)
     step_ms: Counter[str] = field(default_factory=Counter)
+    task_ms: dict[tuple[str, str], float] = field(default_factory=dict)
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     open_for: LatencyHistogram = field(default_factory=LatencyHistogram)
     committing: LatencyHistogram = field(default_factory=LatencyHistogram)
@@ -66,6 +69,10 @@ class QueryTotals:
         for step, duration_ms in report["durationMs"].items():
             if step not in _NO_STEPS:
                 self.step_ms[step] += duration_ms
+        for stage in report["stages"]:
+            for field_name, activity in ACTIVITIES.items():
+                key = stage["name"], activity
+                self.task_ms[key] = self.task_ms.get(key, 0.0) + stage[field_name]
         for counters in writers:
             self.latency.merge(counters.read_to_written)
         self.open_for.record((times.closed_ms - times.started_ms) * 1000)

@@ -119,6 +119,11 @@ def commit_steps(_: Look, totals: QueryTotals) -> Iterator[Labeled]:
         yield (step,), duration_ms / 1000
 
 
+def task_activities(_: Look, totals: QueryTotals) -> Iterator[Labeled]:
+    for labels, spent_ms in totals.task_ms.items():
+        yield labels, spent_ms / 1000
+
+
 def watermark_s(_: Look, totals: QueryTotals) -> float | None:
     behind_ms = totals.last.get("watermarkLagMs")
     return None if behind_ms is None else (totals.committed_ms - behind_ms) / 1000

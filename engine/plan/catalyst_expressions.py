@@ -281,9 +281,9 @@ class ExpressionReader:
         """Whether Spark does not compile this node, and so nothing that is below it."""
         if self._is_a(node, f"{_CATALYST}.codegen.CodegenFallback"):
             return True
-        if not self._is_a(node, f"{_CATALYST}.RuntimeReplaceable"):
-            return False
-        return any(map(self._interprets, scala_seq(node.children())))
+        # What is among the arguments of what stands for it says nothing about that itself.
+        is_replaced = self._is_a(node, f"{_CATALYST}.RuntimeReplaceable")
+        return is_replaced and self._interprets(node.replacement())
 
     def _propagates_null(self, node: JavaObject, arguments: Sequence[JavaObject]) -> bool:
         """Whether this is a call in Java with these arguments, of which Spark's compiled code

@@ -24,6 +24,9 @@ class EpochCounters:
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
         for the next one, weighted by rows; without those that a watermark has closed in an epoch in
         which nothing was read.
+    :param reading_us: microseconds of the epoch in which the task read, or waited for, records;
+        ``transforming_us``: in which it was in its steps; ``writing_us``: in the sink's writer, or
+        in sending rows to other tasks. What a snapshot takes is in none of them.
     """
 
     rows_read: int = 0
@@ -34,3 +37,6 @@ class EpochCounters:
     late_rows: dict[str, int] = field(default_factory=dict)
     state_rows: dict[str, int] = field(default_factory=dict)
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)
+    reading_us: int = 0
+    transforming_us: int = 0
+    writing_us: int = 0

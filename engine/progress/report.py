@@ -7,7 +7,8 @@ without one. Where several epochs are committed together, ``durationMs.commitWai
 this one was kept waiting for it: ``triggerExecution`` and the rates are without that, and have an
 equal share of ``commitSink``, which is told whole. Where a source knows it, ``latestOffset`` is
 where it ended when it was seen last, ``lag`` how far the epoch ends before that, by partition, and
-``lagTotal`` of all partitions together.
+``lagTotal`` of all partitions together. ``stages`` tells what tasks spent their time with: those of
+each stream, then those of each stage.
 Of an offset they have an :func:`~engine.base.json_text.excerpt`: many reports are kept, and written
 every second; the offset log has the whole of it.
 """
@@ -26,6 +27,14 @@ from engine.redaction.texts import encodable
 
 COMMIT_WAIT: Final = "commitWait"
 """The step in which an epoch is logged, and waits for others to be committed together with it."""
+
+
+ACTIVITIES: Final = {
+    "readingMs": "reading",
+    "transformingMs": "transforming",
+    "writingMs": "writing",
+}
+"""Field of ``stages`` → what tasks spent that time with."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,27 @@ class StreamProgress:
 
 
 @dataclass(frozen=True)
+class StageTimes:
+    """What the tasks of a stream, or of a stage, spent an epoch with.
+
+    :param name: ``source 0`` for the first stream; of a stage that of the step that keeps state.
+    """
+
+    name: str
+    counters: Sequence[EpochCounters]
+
+    def told(self) -> dict[str, Any]:
+        """Milliseconds, of all tasks together."""
+        return {
+            "name": self.name,
+            "tasks": len(self.counters),
+            "readingMs": sum(each.reading_us for each in self.counters) / 1000,
+            "transformingMs": sum(each.transforming_us for each in self.counters) / 1000,
+            "writingMs": sum(each.writing_us for each in self.counters) / 1000,
+        }
+
+
+@dataclass(frozen=True)
 class EpochTimes:
     """When an epoch was opened, when the driver closed it, and when its entry in the commit log was
     durable: wall-clock times in milliseconds."""
@@ -86,7 +116,7 @@ def epoch_progress(
     duration_ms: Mapping[str, int],
     restarts: Restarts,
     observed: Mapping[str, Mapping[str, Any]] | None = None,
-    stages: Sequence[EpochCounters] = (),
+    stages: Sequence[StageTimes] = (),
     writers: Sequence[EpochCounters] | None = None,
     event_time: Mapping[str, str] | None = None,
     watermark_ms: int | None = None,
@@ -96,7 +126,8 @@ def epoch_progress(
 
     :param duration_ms: step of the commit → milliseconds.
     :param observed: see :func:`engine.execution.observed.observed_metrics`.
-    :param stages: of the tasks that get their rows from others.
+    :param stages: of the tasks that read the streams, in their order, then of those that get their
+        rows from others.
     :param writers: of the tasks that write to the sink; None: they are those that read.
     :param event_time: see :mod:`engine.execution.epoch_report`; likewise ``state_operators``.
     :param watermark_ms: that of the epoch; None or 0: there is none, or none yet.
@@ -113,6 +144,7 @@ def epoch_progress(
 
     readers = [part for stream in streams for part in stream.counters]
     writers = readers if writers is None else writers
+    behind = [part for stage in stages[len(streams) :] for part in stage.counters]
     rows_in = sum(stream.rows for stream in streams)
     latency = LatencyHistogram()
     for part in writers:
@@ -148,15 +180,27 @@ def epoch_progress(
             "description": encodable(identity.sink),
             "numOutputRows": sum(part.rows_written for part in writers),
         },
+        "stages": [stage.told() for stage in stages],
         "observedMetrics": {name: dict(row) for name, row in (observed or {}).items()},
         "latencyMs": {
             "readToWritten": latency.summary_ms(),
             "epochEndToCommitted": to_commit_ms,
         },
-        "numBadRecords": sum(part.bad_records for part in (*readers, *stages)),
+        "numBadRecords": sum(part.bad_records for part in (*readers, *behind)),
         "restarts": restarts.count,
         "lastError": restarts.last_error,
     }
+
+
+def busy_share(stage: Mapping[str, Any]) -> float | None:
+    """How much of their time the tasks were in their steps or wrote, 0 to 1.
+
+    :param stage: one of ``stages`` of a report.
+    :return: None if they have spent no time at all.
+    """
+    busy_ms = stage["transformingMs"] + stage["writingMs"]
+    spent_ms = stage["readingMs"] + busy_ms
+    return busy_ms / spent_ms if spent_ms else None
 
 
 def _behind(lags: Sequence[int]) -> dict[str, str]:

@@ -295,6 +295,7 @@ class _Task:
             )
         )
         batches = self._remembering(self._epoch(transform, epoch, counters))
+        begun_ns = time.perf_counter_ns()
         try:
             with blaming(SinkError, "the sink's write", self._whose, epoch):
                 message = self._writer.write(epoch, batches)
@@ -307,6 +308,8 @@ class _Task:
             if self._channel.dismissed is not None:  # who was to take the rows has left, too
                 raise TaskDismissed from None
             raise
+        took_us = (time.perf_counter_ns() - begun_ns) // 1000
+        counters.writing_us = max(0, took_us - counters.reading_us - counters.transforming_us)
         return message
 
     def _with_letters(self, message: Any, epoch: int) -> Any:
@@ -340,12 +343,16 @@ class _Task:
         transforming = blaming(TransformError, "the query's expressions", self._whose, epoch)
         results = transform.stream(arrivals)
         discards = self._spec.discards and epoch == self._spec.first_epoch
+        asking_ns, asked_ns = 0, time.perf_counter_ns()
         while True:
             with transforming:
                 batch = next(results, None)
             if batch is None:
                 for _ in arrivals:  # a function that reads no further drops the epoch's other rows
                     pass
+                asking_ns += time.perf_counter_ns() - asked_ns
+                counters.reading_us = arrivals.waited_ns // 1000
+                counters.transforming_us = max(0, asking_ns - arrivals.waited_ns) // 1000
                 counters.observed = transform.observed()
                 counters.event_times_us = transform.event_times_us()
                 counters.late_rows = dict(self._clock.late)
@@ -355,31 +362,39 @@ class _Task:
                 return
             if discards:
                 continue
+            asking_ns += time.perf_counter_ns() - asked_ns
             if batch.num_rows:  # a stage with timers returns rows though none have come
                 intake.fill(epoch)
             yield batch
             counters.rows_written += batch.num_rows
+            asked_ns = time.perf_counter_ns()
             if arrivals.last_ns is not None:
                 counters.read_to_written.record(
-                    (time.perf_counter_ns() - arrivals.last_ns) // 1000, batch.num_rows
+                    (asked_ns - arrivals.last_ns) // 1000, batch.num_rows
                 )
 
 
 class _Arrivals:
     """Remembers when it has returned a batch for the last time; None: there was none, and rows of
-    this epoch are what a watermark has closed."""
+    this epoch are what a watermark has closed. And for how long it was waited for them."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], memory: MemoryLimit) -> None:
         self._batches, self._memory = batches, memory
         self.last_ns: int | None = None
+        self.waited_ns = 0
 
     def __iter__(self) -> _Arrivals:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        batch = next(self._batches)
+        asked_ns = time.perf_counter_ns()
+        try:
+            batch = next(self._batches)
+        finally:  # at the end, too
+            came_ns = time.perf_counter_ns()
+            self.waited_ns += came_ns - asked_ns
         self._memory.arrived(batch.num_rows)
-        self.last_ns = time.perf_counter_ns()
+        self.last_ns = came_ns
         return batch
 
 

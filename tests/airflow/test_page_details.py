@@ -128,6 +128,28 @@ def test_a_picture_needs_a_fingerprint_or_a_report() -> None:
     assert picture_of(None, {}) == []
 
 
+def test_a_picture_tells_what_the_tasks_of_a_box_are_at() -> None:
+    fingerprint = {
+        "sources": [{"format": "kafka", "options": {}, "steps": []}] * 2,
+        "stages": [{"state": {"operation": "JoinStreams"}, "steps": []}],
+    }
+    names = ("name", "tasks", "readingMs", "transformingMs", "writingMs")
+    rows = [("source 0", 2, 75.0, 20.0, 5.0), ("source 1", 1, 0.0, 0.0, 0.0)]
+    rows.append(("join", 4, 10.0, 60.0, 130.0))
+    told = {"sources": [{}, {}], "stages": [dict(zip(names, row, strict=True)) for row in rows]}
+
+    boxes = [box for column in picture_of(fingerprint, told) for box in column]
+
+    wanted = [(20.0, 5.0, 0.25), (0.0, 0.0, None), (60.0, 130.0, 0.95)]
+    for box, values in zip(boxes, wanted, strict=True):
+        steps, writing, busy = values
+        assert box["numbers"][-3:] == [
+            ("steps", steps, "ms"),
+            ("writing or sending", writing, "ms"),
+            ("busy", busy, "share"),
+        ]
+
+
 def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
     log = tmp_path / "_spark_metadata"
     log.mkdir()

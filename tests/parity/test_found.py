@@ -35,6 +35,13 @@ def test_each_part_of_an_interval_has_to_fit(spark: SparkSession) -> None:
     assert_parity(spark, table, ["make_dt_interval(days, hours, 26, 1.5)"])
 
 
+def test_the_years_of_an_interval_have_to_fit_alone(spark: SparkSession) -> None:
+    years = [-244_698_737, 178_956_971, 178_956_970, None]
+    months = [2_000_000_000, -13, 7, 1]
+    table = pa.table({"y": pa.array(years, pa.int32()), "m": pa.array(months, pa.int32())})
+    assert_parity(spark, table, ["extract(MONTH FROM make_ym_interval(y, m))"])
+
+
 def test_zones_that_there_are_not(spark: SparkSession) -> None:
     table = pa.table({"z": ["none", "Europe/Berlin", None], "d": pa.array([1, 2, 3], pa.int32())})
     makers = ("make_timestamp", "make_timestamp_ltz", "try_make_timestamp")

@@ -68,6 +68,13 @@ def test_what_a_query_does_is_scraped(story: Story, meter: QueryMeter) -> None:
     assert latency == 10
     for step in ("prepare", "walCommit", "commitSink", "commitOffsets"):
         assert seen.value("continuous_commit_step_seconds_total", "model", step=step) is not None
+    spent = {
+        activity: seen.value(
+            "continuous_task_seconds_total", "model", stage="source 0", activity=activity
+        )
+        for activity in ("reading", "transforming", "writing")
+    }
+    assert all(value is not None and value > 0 for value in spent.values()), spent
     assert query.drain(WAIT_S)
 
 

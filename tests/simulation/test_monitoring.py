@@ -109,6 +109,7 @@ def commit(meter: QueryMeter, now_ms: int) -> None:
         "sink": {"numOutputRows": 10},
         "numBadRecords": 1,
         "stateOperators": [state],
+        "stages": [{"name": "source 0", "readingMs": 1, "transformingMs": 2, "writingMs": 3}],
         "durationMs": {"commitSink": 3, "triggerExecution": 9},
         "watermarkLagMs": 500,
         "eventTime": {"max": "2026-01-31T23:59:59.123Z"},
@@ -126,6 +127,8 @@ def test_each_metric_can_be_there(everything: tuple[QueryMeter, tuple[str, int]]
         assert f"{metric.name}{suffix}" in seen.names
     assert seen.value("continuous_event_time_max_timestamp_seconds", "orders") == 1769903999.123
     assert seen.value("continuous_watermark_timestamp_seconds", "orders") == 0.5
+    labels = {"stage": "source 0", "activity": "writing"}
+    assert seen.value("continuous_task_seconds_total", "orders", **labels) == 0.003
     observed = seen.value("continuous_observed", "orders", observation="checks", metric="rows")
     assert observed == 10
     assert seen.value("continuous_partition_lag_offsets", "orders", stream=0, partition="1") == 7

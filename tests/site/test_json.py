@@ -17,6 +17,7 @@ from engine.progress.report import (
     EpochTimes,
     QueryIdentity,
     Restarts,
+    StageTimes,
     StreamProgress,
     epoch_progress,
 )
@@ -41,6 +42,7 @@ def report() -> dict[str, Any]:
         EpochTimes(0, 1, 2),
         {},
         Restarts(),
+        stages=[StageTimes("source 0", (counters,))],
     )
 
 

@@ -25,6 +25,9 @@ _NUMBER = "CAST(CAST(word AS INT) AS STRING)"
     [
         f"aes_encrypt(text, rpad({_NUMBER}, 16, 'k'), 'ECB')",
         "vector_inner_product(IF(text IS NULL, NULL, array(1F)), array(CAST(word AS FLOAT)))",
+        # What Spark does not compile among the arguments says nothing about the call.
+        "vector_inner_product(array_sort(IF(text IS NULL, NULL, array(1F))), "
+        "array(CAST(word AS FLOAT)))",
     ],
 )
 def test_are_not_evaluated_behind_null(spark: SparkSession, expression: str) -> None:

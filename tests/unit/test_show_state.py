@@ -76,7 +76,9 @@ def test_a_query_without_state(capsys: Captured) -> None:
 
 
 def test_status_tells_watermark_and_state(query: Query, capsys: Captured) -> None:
-    report = {"stateOperators": [OPERATOR]}
+    reading = {"name": "source 0", "tasks": 2, "readingMs": 90, "transformingMs": 7, "writingMs": 3}
+    nothing = {"name": "counts-0", "tasks": 4, "readingMs": 0, "transformingMs": 0, "writingMs": 0}
+    report = {"stateOperators": [OPERATOR], "stages": [reading, nothing]}
     query.checkpoint.progress.write([report])
     assert query.checkpoint.offsets.add(10, OffsetEntry((10,)))
     assert query.checkpoint.commits.add(10, CommitEntry(1_000))
@@ -84,6 +86,7 @@ def test_status_tells_watermark_and_state(query: Query, capsys: Captured) -> Non
     assert code == 0
     assert re.search(r"watermark +1970-\S+, [\d,.]+ s behind the clock", text)
     assert "counts-0: 12,345 rows, 6 late in the epoch" in text
+    assert re.search(r"busy +source 0: 2 tasks, 10%\n", text)
     _, found = called_json(capsys, "status", query.checkpoint.url)
     assert found["watermark_ms"] == 1_000
     assert found["watermark_lag_ms"] > 1_000_000_000_000

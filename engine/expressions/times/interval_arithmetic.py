@@ -159,8 +159,10 @@ def make_year_month(expr: Expr, context: Context) -> ValueFunction:
     """``make_ym_interval``."""
 
     def compute(years: Any, months: Any) -> Any:
-        total = years * 12 + months
-        return total, (total >= -_INT) & (total < _INT)
+        of_years = years * 12
+        total = of_years + months
+        fits = (of_years >= -_INT) & (of_years < _INT)  # what months would bring back is lost
+        return total, fits & (total >= -_INT) & (total < _INT)
 
     return lambda years, months: on_numpy(compute, expr.dtype, years, months, failure=_overflow)
 

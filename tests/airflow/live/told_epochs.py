@@ -40,6 +40,16 @@ def report(epoch: int) -> dict[str, Any]:
         ],
         "stateOperators": [{"operatorName": "group", "numRowsTotal": 5, "snapshotBytes": 9000}],
         "sink": {"description": "delta", "numOutputRows": 600},
+        "stages": [
+            {
+                "name": name,
+                "tasks": 2,
+                "readingMs": 1900.0 - epoch,
+                "transformingMs": 80.0 + epoch,
+                "writingMs": 20.0,
+            }
+            for name in ("source 0", "group")
+        ],
         "latencyMs": {
             "readToWritten": {"p50": 2.5, "p99": 4.5, "max": 9.5},
             "epochEndToCommitted": 14,
