@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -26,11 +25,6 @@ from engine.wire.messages import Address, RecordsArrived
 _ROWS_MAX: Final = 1 << 17
 _BYTES_MAX: Final = 1 << 28
 """So many rows, and bytes, are put together at most, of what has arrived at once."""
-GATHERING_S: Final = 0.001
-FEW_ROWS: Final = 32
-"""A task that sends its rows to others reads on so long behind a batch of fewer rows. Each batch
-costs all tasks that get a part of it, however few its rows are: to read each row as it comes keeps
-all cores busy, and then rows wait for a core, which takes longer than this."""
 
 
 class Origin(NamedTuple):
@@ -161,7 +155,6 @@ class SourceIntake(Intake):
         bounded, done = self._reading.until is not None, self._reading.done
         if tells_idle:
             source.wait_s = MARKER_POLL_S
-        gathers = self._spec.pipeline.exchange is not None and not bounded
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
         asking = blaming(SinkError, "the sink's full()", self._reading.numbers, epoch)
         while not (is_closed := channel.closed_epoch >= epoch) or source.midway:
@@ -181,24 +174,12 @@ class SourceIntake(Intake):
                 self.fill(epoch)
             if batch is not None:
                 counters.rows_read += batch.num_rows
-                read_s = monotonic()
                 yield batch
-                if gathers and batch.num_rows < FEW_ROWS:
-                    self._gather(epoch, read_s + GATHERING_S)
             elif bounded and source.exhausted:
                 break
             elif tells_idle:
                 yield IDLE
         self._end(epoch)
-
-    def _gather(self, epoch: int, until_s: float) -> None:
-        """Leave what comes to the source until then, or until word that ends the epoch."""
-        channel = self._channel
-        while channel.closed_epoch < epoch and channel.dismissed is None:
-            left_s = until_s - monotonic()
-            if left_s <= 0:
-                return
-            channel.await_word(left_s)
 
     def fill(self, epoch: int) -> None:
         """Tells the driver, once per epoch, if it wants to know."""
