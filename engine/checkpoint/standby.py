@@ -24,8 +24,6 @@ from engine.errors import CheckpointError, ContinuousError
 
 logger = logging.getLogger(__name__)
 _PROCESS_LOOK_S: Final = 0.05
-_WARM_S: Final = 30.0
-"""Spark ends Python workers that are idle for a minute."""
 
 
 class NoTurn(Exception):
@@ -68,7 +66,7 @@ class Standby:
 
         Storage that cannot be read is waited for: the run that writes there has the same trouble.
 
-        :param keep_warm: called while it waits, every half a minute.
+        :param keep_warm: called again and again while it waits; returns at once.
         :returns: whether there was anybody to wait for.
         :raises NoTurn: see there.
         """
@@ -95,9 +93,9 @@ class Standby:
             "standing by: run %s, process %s on %s, holds %s",
             holder.run_id, holder.pid, holder.host, checkpoint.storage.url,
         )  # fmt: skip
-        keep_warm()
-        renewed_s = warmed_s = self._clock.monotonic_s()
+        renewed_s = self._clock.monotonic_s()
         while True:
+            keep_warm()
             note.tell()
             has_died = self._has_died(holder, renewed_s)
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
@@ -110,9 +108,6 @@ class Standby:
                     raise NoTurn(holder, checkpoint.committed_epoch())
             elif has_died:
                 break
-            if self._clock.monotonic_s() - warmed_s >= _WARM_S:
-                keep_warm()
-                warmed_s = self._clock.monotonic_s()
         if _was_asked_to_end(checkpoint, holder):
             logger.warning("run %s is lost, and was asked to end: nobody goes on", holder.run_id)
             raise NoTurn(holder, checkpoint.committed_epoch())

@@ -5,9 +5,11 @@
   already: see :mod:`engine.plan.spark_rules`.
 - A row that a generator drops, for its list is empty, is dropped before something raises for it.
 - Subexpressions that occur several times in one step are computed once per batch.
+- Zero is not added, nor subtracted: Spark's windows do so several times each.
 - Columns that nobody uses are not computed, and not read where the reader can leave them out.
 
-What may raise is never computed for a row, or for a column, that would not have needed it before.
+What may raise is never computed for a row, or for a column, that would not have needed it before,
+nor is what can tell by other means for which rows it was computed.
 As in Spark, it may be that an error does not come any more: that of a column that nobody uses, or
 of a row that is dropped later.
 
@@ -19,6 +21,7 @@ Source: Spark's ``ExtractPythonUDFs``, ``InferFiltersFromGenerate``, ``ColumnPru
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -26,6 +29,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.expressions.compile import evaluation_order, may_raise
+from engine.expressions.datum import constant_value, is_harmless
 from engine.expressions.registry import KERNELS
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.pipeline.pipeline import (
@@ -46,8 +50,8 @@ _BOUND: Final = frozenset({"LambdaFunction", "NamedLambdaVariable"})
 
 def optimize(pipeline: Pipeline) -> Pipeline:
     """The same results with less work; the source's columns stay."""
-    steps = _share(_push_filters(list(pipeline.steps)), pipeline.source.schema)
-    return replace(pipeline, steps=tuple(steps))
+    steps = [_without_zeros(step) for step in pipeline.steps]
+    return replace(pipeline, steps=tuple(_share(_push_filters(steps), pipeline.source.schema)))
 
 
 # -- filters ------------------------------------------------------------------------------------
@@ -151,6 +155,27 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return [each for child in condition.children for each in conjuncts(child)]
 
 
+# -- zeros ----------------------------------------------------------------------------------------
+
+
+def _without_zeros(step: Step) -> Step:
+    if isinstance(step, Project):
+        return replace(step, columns=tuple(map(_simplified, step.columns)))
+    if isinstance(step, Filter):
+        return Filter(_simplified(step.condition))
+    return step
+
+
+def _simplified(expr: Expr) -> Expr:
+    """Whole numbers alone: -0.0 + 0 is another number than -0.0, and a decimal has a new scale."""
+    expr = replace(expr, children=tuple(map(_simplified, expr.children)))
+    if expr.op in ("Add", "Subtract") and pa.types.is_integer(expr.dtype):
+        left, right = expr.children
+        if constant_value(right) == 0 and left.dtype == expr.dtype:
+            return left
+    return expr
+
+
 # -- common subexpressions ------------------------------------------------------------------------
 
 
@@ -159,10 +184,11 @@ def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
     for step in steps:
         if isinstance(step, Project):
             while common := _common(step.columns):
-                width = len(schema)
+                width, before = len(schema), schema
                 fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common)]
                 schema = pa.schema([*schema, *fields])
-                done.append(Project((*columns_at(schema, range(width)), *common), schema))
+                shared = Project((*columns_at(schema, range(width)), *common), schema)
+                done += _share([shared], before)  # each of them may hold something twice, too
                 names = {_key(each): width + index for index, each in enumerate(common)}
                 step = replace(step, columns=tuple(_shared(c, names) for c in step.columns))
         done.append(step)
@@ -171,9 +197,10 @@ def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
 
 
 def _common(columns: Sequence[Expr]) -> list[Expr]:
-    """The largest subtrees that occur twice or more, and at least once where they are evaluated for
-    every row: then nothing is raised that was not raised before. Constants stay where they are:
-    some kernels need to know their value."""
+    """The subtrees that occur twice or more, not only within larger ones that do, and at least once
+    where they are evaluated for every row, or that may be evaluated for any: then nothing is raised
+    that was not raised before, and nothing dear is computed for rows that do not ask for it.
+    Constants stay where they are: some kernels need to know their value."""
     counts: dict[str, int] = {}
     always: dict[str, Expr] = {}
 
@@ -182,7 +209,7 @@ def _common(columns: Sequence[Expr]) -> list[Expr]:
             return
         key = _key(expr)
         counts[key] = counts.get(key, 0) + 1
-        if certain:
+        if certain or (is_harmless(expr) and _is_cheap(expr)):
             always.setdefault(key, expr)
         for_each_row = KERNELS[expr.op].always if expr.op in KERNELS else 0
         for index in evaluation_order(expr):
@@ -198,8 +225,17 @@ def _common(columns: Sequence[Expr]) -> list[Expr]:
         and is_deterministic(expr)
         and not any(node.op in _BOUND for node in expr.walk())
     ]
-    inner = {_key(node) for expr in found for child in expr.children for node in child.walk()}
-    return [expr for expr in found if _key(expr) not in inner]
+    inner: Counter[str] = Counter()
+    for expr in found:
+        for node in expr.walk():
+            if node is not expr:
+                inner[_key(node)] += counts[_key(expr)]
+    return [expr for expr in found if counts[_key(expr)] > inner[_key(expr)]]
+
+
+def _is_cheap(expr: Expr) -> bool:
+    """Numbers and times alone: no text, no decimal, nothing nested."""
+    return all(pa.types.is_primitive(node.dtype) for node in expr.walk())
 
 
 def _shared(expr: Expr, names: Mapping[str, int]) -> Expr:

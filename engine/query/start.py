@@ -32,6 +32,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     """Plan, check, and start; see
     :meth:`engine.query.writer.ContinuousStreamWriter.start`."""
     from engine.spark.executor_launcher import SparkLauncher
+    from engine.spark.warm_workers import WarmWorkers
     from engine.spark.workers import check_workers, use_this_python
 
     context = request.df.sparkSession.sparkContext
@@ -66,7 +67,11 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     meter = metered(options, name, stands_by=standby is not None)
     try:
         if standby is not None:
-            has_waited = standby.await_turn(definition.checkpoint, launcher.warm_up)
+            warm = WarmWorkers(launcher)
+            try:
+                has_waited = standby.await_turn(definition.checkpoint, warm.keep)
+            finally:
+                warm.end()
             if has_waited and joins:  # the tables are as old as the plan
                 streams, stages = plan_streams(request, options)
             definition = replace(definition, streams=streams, stages=stages, lost=standby.lost)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LEAVE_TIMEOUT_S = 1.0
+_WARM_UP = "continuous-standby"
+"""The job group."""
 _OUR_DOING = re.compile("[Cc]ancelled")
 
 
@@ -82,12 +84,19 @@ class SparkLauncher:
             __import__("engine.task.loop")
 
         try:
-            self._context.setJobGroup("continuous-standby", "continuous: standing by")
+            self._context.setJobGroup(_WARM_UP, "continuous: standing by")
             self._context.parallelize(range(count), count).foreach(load)
         except Exception as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error
             logger.warning("the executors were not warmed up: %s", gist(error))
+
+    def end_warm_up(self) -> None:
+        """Cancel a :meth:`warm_up` that is under way on another thread."""
+        try:
+            self._context.cancelJobGroup(_WARM_UP)
+        except Exception as error:  # there is no JVM any more, and no job with it
+            logger.warning("warming up was not cancelled: %s", gist(error))
 
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         return _Job(self._context, run_id, specs, on_end)

@@ -340,3 +340,73 @@ def test_rows_that_a_filter_leaves_out_do_not_move_the_watermark() -> None:
 def test_a_filter_of_the_event_time_stays_behind_its_watermark() -> None:
     of_the_time = Filter(comparison("GreaterThan", column(SOURCE, 0), literal(2)))
     assert optimize(pipeline(Watermark(0, 0), of_the_time)).steps == (Watermark(0, 0), of_the_time)
+
+
+def _computed(before: Pipeline) -> list[str]:
+    """What the optimized pipeline computes, node by node; its results are those of before."""
+    after = optimize(before)
+    assert compile_steps(after)(ROWS).to_pylist() == compile_steps(before)(ROWS).to_pylist()
+    columns = [c for step in after.steps if isinstance(step, Project) for c in step.columns]
+    return [node.op for each in columns for node in each.walk()]
+
+
+def test_what_raises_for_no_row_is_computed_once_wherever_it_stands() -> None:
+    rest = op("Remainder", column(SOURCE, 0), literal(3))
+    is_negative = comparison("LessThan", rest, literal(0))
+    positive = op("If", is_negative, op("Add", rest, literal(3)), rest)
+    begun = op("Subtract", column(SOURCE, 0), positive)
+    begun.params["null_safe"] = True  # so the remainder is not asked of every row
+    computed = _computed(pipeline(Project((begun,), pa.schema([("x", INT)]))))
+    assert computed.count("Remainder") == 1
+
+
+def test_what_stands_twice_in_what_stands_twice_is_computed_once() -> None:
+    rest = op("Remainder", column(SOURCE, 0), literal(3))
+    squared = op("Multiply", rest, rest)
+    columns = (squared, op("Add", squared, literal(1)))
+    computed = _computed(pipeline(Project(columns, pa.schema([("x", INT), ("y", INT)]))))
+    assert (computed.count("Remainder"), computed.count("Multiply")) == (1, 1)
+
+
+def test_what_stands_beside_what_holds_it_twice_is_computed_once() -> None:
+    rest = op("Remainder", column(SOURCE, 0), literal(3))
+    larger = op("Add", rest, literal(1))
+    columns = (op("Multiply", larger, larger), rest)
+    computed = _computed(pipeline(Project(columns, pa.schema([("x", INT), ("y", INT)]))))
+    assert (computed.count("Remainder"), computed.count("Add")) == (1, 1)
+
+
+def test_a_text_is_computed_where_it_is_asked_for() -> None:
+    text = op("Cast", column(SOURCE, 0), dtype=pa.string())
+    text.params.update({"timezone": "UTC", "to_type": pa.string()})
+    upper = op("Upper", text, dtype=pa.string())
+    is_zero = comparison("EqualTo", column(SOURCE, 0), literal(0))
+    choice = op(
+        "If",
+        is_zero,
+        op("Concat", upper, upper, dtype=pa.string()),
+        literal("", pa.string()),
+        dtype=pa.string(),
+    )
+    plan = optimize(pipeline(Project((choice,), pa.schema([("x", pa.string())]))))
+    assert plan.steps == (Project((choice,), pa.schema([("x", pa.string())])),)
+
+
+def test_zero_is_not_added() -> None:
+    a, zero = column(SOURCE, 0), literal(0)
+    nothing = op("Subtract", op("Add", a, zero), zero)
+    is_more = comparison("GreaterThan", nothing, zero)
+    before = pipeline(Filter(is_more), Project((nothing,), pa.schema([("x", INT)])))
+    assert "Add" not in _computed(before)
+    assert "Subtract" not in _computed(before)
+    assert optimize(before).steps[0] == Filter(comparison("GreaterThan", a, zero))
+
+
+def test_zero_is_added_to_what_it_changes() -> None:
+    double = pa.float64()
+    lowest = op("Add", literal(-0.0, double), literal(0.0, double), dtype=double)
+    added = op("Add", column(SOURCE, 0), literal(None))
+    schema = pa.schema([("x", double), ("y", INT)])
+    plan = optimize(pipeline(Project((lowest, added), schema)))
+    assert plan.steps == (Project((lowest, added), schema),)
+    assert str(compile_steps(plan)(ROWS)["x"][0].as_py()) == "0.0"

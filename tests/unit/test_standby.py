@@ -154,7 +154,7 @@ def test_each_heartbeat_makes_it_wait_longer(checkpoint: Checkpoint) -> None:
     Standby(never, clock).await_turn(checkpoint, lambda: warmed.append(clock.monotonic_s()))
     assert clock.monotonic_s() == pytest.approx(20 + EXPIRES_AFTER_INTERVALS, abs=1.1)
     assert warmed[0] == 0
-    assert len(warmed) in (1, 2)
+    assert 20 <= warmed[-1] <= clock.monotonic_s()
 
 
 def test_storage_that_is_away_for_a_moment(
