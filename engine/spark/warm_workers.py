@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from engine.base.clock import Clock, SystemClock
@@ -19,8 +18,8 @@ _END_S: Final = 5.0
 
 
 class WarmWorkers:
-    """Warms them on a thread of its own: what warms them is a job of Spark's, which waits without an
-    end for an executor that hangs or does not come, and its standby has a lease to watch.
+    """Warms them on a thread of its own: what warms them is a job of Spark's, which waits without
+    an end for an executor that hangs or does not come, and its standby has a lease to watch.
 
     :param launcher: of the query to be.
     """
