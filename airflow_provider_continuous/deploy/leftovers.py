@@ -51,13 +51,18 @@ def tidy(log_dir: Path, checkpoint_url: str, storage: Storage) -> tuple[int, int
     name = re.compile(rf".*-{tag_of(checkpoint_url)}-{_STARTED}")
     in_use = tuple(Path(handle.log).stem for handle in noted if handle.log)
     starts = [file for file in _files(log_dir) if name.fullmatch(file.name)]
-    modules = list(_files(code_folder(log_dir, checkpoint_url)))
+    code = code_folder(log_dir, checkpoint_url)
+    modules = list(_files(code))
     removed = [
         *_too_many([file for file in starts if not file.name.startswith(in_use)], LOGS_BYTES),
         *_too_many([file for file in modules if not _is_used(file, noted)], None),
     ]
     for file, _ in removed:
         file.unlink(missing_ok=True)
+    # What Python has compiled of a module, query_0f1e....cpython-312.pyc, goes with it.
+    for file in _files(code / "__pycache__"):
+        if not (code / file.name.partition(".")[0]).with_suffix(".py").exists():
+            file.unlink(missing_ok=True)
     return len(removed), sum(size for _, size in removed)
 
 

@@ -13,6 +13,7 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.connections.document import storage_options, with_connections
 from airflow_provider_continuous.connections.location import (
+    CONN_TYPE,
     DEFAULT,
     CheckpointLocation,
     of_connection,
@@ -27,7 +28,6 @@ from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.leftovers import code_folder, tag_of
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import (
-    CONN_TYPE,
     ConnectionSettings,
     settings_of,
 )
@@ -145,8 +145,7 @@ class ContinuousQueryHook(BaseHook):
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
         location, name = document.get("checkpoint_location"), document.get("name")
-        told = None if location is None else str(location)
-        found = query_location(told, name, self.continuous_conn_id)
+        found = query_location(location, name, self.continuous_conn_id)
         if found is not None:
             document["checkpoint_location"] = found
         cluster = self._cluster()
@@ -156,7 +155,7 @@ class ContinuousQueryHook(BaseHook):
         load_spec(self._for_the_query(document), environ)
         return document
 
-    def code_folder(self, location: str | None, name: str | None) -> Path:
+    def code_folder(self, location: object, name: str | None) -> Path:
         """Return where the code of a query is written that is a function of its task.
 
         :param location: of its checkpoint; without one, ``name`` is a folder in the root.

@@ -90,6 +90,20 @@ def test_what_is_noted_stays(checkpoint: Checkpoint, folder: Path, notes: str) -
         assert [each.exists() for each in files] == [True, *[False] * 4, *[True] * KEPT]
 
 
+def test_what_was_compiled_goes_with_its_module(checkpoint: Checkpoint, folder: Path) -> None:
+    code = code_folder(folder, checkpoint.url)
+    compiled = code / "__pycache__"
+    for number in range(MANY):
+        old(code / f"query_{number:02}.py", MANY - number)
+        old(compiled / f"query_{number:02}.cpython-312.pyc", MANY - number)
+
+    tidy(folder, checkpoint.url, checkpoint.storage)
+
+    left = {each.name.partition(".")[0] for each in compiled.iterdir()}
+    assert left == {each.stem for each in code.glob("*.py")}
+    assert len(left) == KEPT
+
+
 def test_what_is_young_stays(checkpoint: Checkpoint, folder: Path) -> None:
     """Another task may have written its code, and wait for the query of before to drain."""
     for number in range(MANY):

@@ -235,6 +235,30 @@ def test_a_standby_that_dies_is_replaced(
     assert submitted[0].look().state is DriverState.RUNNING
 
 
+def test_a_machine_without_room_for_a_standby_fails_no_task(
+    supervise: Run,
+    submitted: list[SubmittedQuery],
+    standbys: list[SubmittedQuery],
+    checkpoint: Checkpoint,
+    context: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trigger = deferred(supervise(), context)
+    one_waits(checkpoint)
+    logs = submitted[0].log_path.parent
+    logs.rename(logs.with_name("elsewhere"))
+    logs.touch()
+    kill(standbys[0])
+    trigger.standby_due = 0.0
+
+    after = resumed(supervise(), context, trigger.wait())
+
+    assert after.run_id == trigger.run_id
+    assert after.standby_due is not None, "it is tried again"
+    assert "has no standby" in capsys.readouterr().out
+    assert submitted[0].look().state is DriverState.RUNNING
+
+
 @pytest.mark.parametrize("end", [DrainContinuousQueryOperator, StopContinuousQueryOperator])
 def test_who_ends_the_query_ends_its_standby(
     supervise: Run,
