@@ -44,7 +44,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
-from engine.checkpoint.standing_by import StandingBy, standing_by
+from engine.checkpoint.standing_by import StandingBy, goes_on, standing_by
 from engine.errors import ConfigError
 from engine.logs.json_lines import TEXT
 from engine.query.spec import load_spec, parse_document, read_document
@@ -194,7 +194,7 @@ class ContinuousQueryHook(BaseHook):
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
         location = str(document["checkpoint_location"])
-        if self.standbys(location):
+        if goes_on(self._checkpoint(location).checkpoint.storage):
             return None
         described = describe_submission(document, self.settings)
         return self._deployment(location, standby=True).submit(

@@ -201,7 +201,7 @@ def test_one_that_is_on_its_way_is_not_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker that has started it died before it waited."""
-    monkeypatch.setattr("airflow_provider_continuous.hooks.query.standing_by", lambda _: [])
+    monkeypatch.setattr("airflow_provider_continuous.hooks.query.goes_on", lambda _: False)
     deferred(supervise(), context)
     context["ti"].try_number = 2
 
