@@ -141,6 +141,22 @@ def test_one_that_dies_after_it_was_asked_to_end_has_no_successor(
     assert ended.value.holder is not None
 
 
+@pytest.mark.parametrize("kind", ["drain", "stop"])
+def test_what_was_asked_while_it_took_over_is_meant_for_it(
+    checkpoint: Checkpoint, clock: ManualClock, kind: str
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    standby = Standby(never, clock, begins=False)
+    standby.await_turn(checkpoint)
+    checkpoint.requests.ask(kind, by="a test", run_id="run-a")  # type: ignore[arg-type]
+    checkpoint.requests.ask("rescale", by="a test", run_id="run-a")
+
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+    assert checkpoint.requests.pending("run-b") == kind
+    assert len(checkpoint.storage.list("control/requests")) == 1
+
+
 def test_what_was_asked_of_another_run_is_no_reason(
     checkpoint: Checkpoint, clock: ManualClock
 ) -> None:
