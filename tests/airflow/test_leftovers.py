@@ -160,3 +160,21 @@ def test_the_code_of_a_query_is_beside_its_logs(
     assert noted is not None
     assert noted["query"] == f"{written.stem}:query_of_this_task"
     assert [each.exists() for each in earlier[:5]] == [False] * 5
+
+
+def test_where_nothing_is_too_much_nothing_is_asked(
+    folder: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand queries, whose notes are in an object store, nor of files of others."""
+    for number in range(KEPT):
+        log(folder, checkpoint.url, number)
+        log(folder, "/data/another/orders", number)
+    asked: list[str] = []
+    monkeypatch.setattr(leftovers, "all_notes", lambda _: asked.append("notes"))
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: asked.append(path.name) or is_file(path))
+
+    assert tidy(folder, checkpoint.url, checkpoint.storage) == (0, 0)
+
+    assert len(asked) == KEPT
+    assert all(tag_of(checkpoint.url) in name for name in asked)
