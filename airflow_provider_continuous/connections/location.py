@@ -101,7 +101,9 @@ def of_connection(location: str, conn_id: str | None) -> str:
     """
     location = location.strip()
     named = _NAME.fullmatch(location)
-    if named is None or named["conn_id"] or _is_nothing(location) or conn_id in (None, DEFAULT):
+    if conn_id is None or conn_id == DEFAULT or named is None or named["conn_id"]:
+        return location
+    if _is_nothing(location):
         return location
     if re.fullmatch(_CONN_ID, conn_id):
         return f"{conn_id}:{location}"

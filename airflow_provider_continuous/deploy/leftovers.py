@@ -51,7 +51,7 @@ def tidy(log_dir: Path, checkpoint_url: str, storage: Storage) -> tuple[int, int
     name = re.compile(rf".*-{tag}-{_STARTED}")
     starts = [file for file in _files(log_dir, f"-{tag}-") if name.fullmatch(file.name)]
     modules = list(_files(code))
-    removed = []
+    removed: list[tuple[Path, int]] = []
     if _too_many(starts, LOGS_BYTES) or _too_many(modules, None):
         noted = all_notes(storage)
         in_use = tuple(Path(handle.log).stem for handle in noted if handle.log)
