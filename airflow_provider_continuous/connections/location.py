@@ -24,7 +24,11 @@ from engine.errors import ConfigError
 
 DEFAULT: Final = "continuous_default"
 """The connection whose checkpoint root names are looked for in, unless another one is named."""
-_NAME = re.compile(r"(?:(?P<conn_id>[^/:*]+):)?(?P<name>[^/:]+)")
+CONN_TYPE: Final = "continuous"
+_CONN_ID = r"[^/:*]+"
+_NAME = re.compile(rf"(?:(?P<conn_id>{_CONN_ID}):)?(?P<name>[^/:]+)")
+_NOTHING: Final = "None"
+"""What a template makes of what is not there: no name."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class CheckpointLocation:
         :raises ConfigError: nothing is given, or two different connections are.
         """
         url = str(text).strip() if text is not None else ""
-        if not url or url == "None":
+        if not url or _is_nothing(url):
             raise ConfigError(
                 "checkpoint_location is empty.",
                 hint="Give the folder or URL of the query's checkpoint; if it is a template, "
@@ -97,19 +101,26 @@ def of_connection(location: str, conn_id: str | None) -> str:
     """
     location = location.strip()
     named = _NAME.fullmatch(location)
-    if named is None or named["conn_id"] or conn_id in (None, DEFAULT):
+    if conn_id is None or conn_id == DEFAULT or named is None or named["conn_id"]:
         return location
-    return f"{conn_id}:{location}"
+    if _is_nothing(location):
+        return location
+    if re.fullmatch(_CONN_ID, conn_id):
+        return f"{conn_id}:{location}"
+    # An id that Airflow takes, and that would not be told from a part of a URL.
+    root = _root_of(conn_id)
+    return location if root is None else _below(location, root)
 
 
-def query_location(location: str | None, name: str | None, conn_id: str) -> str | None:
+def query_location(location: object, name: str | None, conn_id: str) -> str | None:
     """Return where a query's checkpoint is: its location or, without one, the folder of the query's
     own name in the checkpoint root of its connection; None: there is no such root.
 
     :raises ConfigError: the connection that the location names does not exist.
     """
     if location is not None:
-        return _whole(of_connection(location, conn_id))
+        location = of_connection(str(location), conn_id)
+        return location if _is_nothing(location) else _whole(location)
     root = _root_of(conn_id) if name else None
     return _below(name, root) if name and root else None
 
@@ -123,6 +134,11 @@ def _whole(location: str) -> str:
     return location if root is None else _below(named["name"], root)
 
 
+def _is_nothing(location: str) -> bool:
+    named = _NAME.fullmatch(location)
+    return named is not None and named["name"] == _NOTHING
+
+
 def _below(name: str, root: str) -> str:
     return f"{root.rstrip('/')}/{name}"
 
@@ -132,7 +148,7 @@ def _root_of(conn_id: str) -> str | None:
     from airflow.sdk import BaseHook
 
     try:
-        extra = BaseHook.get_connection(conn_id).extra_dejson
+        connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         if conn_id == DEFAULT:
             return None
@@ -140,5 +156,11 @@ def _root_of(conn_id: str) -> str | None:
             f"There is no connection {conn_id!r}, in whose checkpoint root a name is looked for.",
             hint="Create it, of type 'continuous', or give the whole location.",
         ) from None
-    root = extra.get("checkpoint-root") or None
+    if connection.conn_type != CONN_TYPE:
+        raise ConfigError(
+            f"The connection {conn_id!r}, in whose checkpoint root a name is looked for, is of "
+            f"type {connection.conn_type!r}, and not {CONN_TYPE!r}.",
+            hint="Name one of that type, or give the whole location.",
+        )
+    root = connection.extra_dejson.get("checkpoint-root") or None
     return root if root or conn_id == DEFAULT else _root_of(DEFAULT)

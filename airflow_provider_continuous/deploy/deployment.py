@@ -42,6 +42,7 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError, Submit
 from airflow_provider_continuous.errors import is_final
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.process import Process
+from engine.checkpoint.storage.contract import FileInfo
 from engine.errors import CheckpointError, ContinuousError
 
 _POLL_S = 0.2
@@ -137,9 +138,12 @@ class Deployment:
 
         :raises QueryStartError: one of the last minutes has a note that cannot be read.
         """
-        handle = self._notes.last()
+        note = self._notes.last_file()
+        if note is None:
+            return None
+        handle = self._notes.read(int(note.name))
         if handle is None:
-            self._refuse_beside_unreadable()
+            self._refuse_beside(note)
             return None
         if handle.ended or handle.run_id:
             return None
@@ -161,10 +165,8 @@ class Deployment:
                 return None
         return found
 
-    def _refuse_beside_unreadable(self) -> None:
-        note = self._notes.unreadable()
-        if note is None:
-            return
+    def _refuse_beside(self, note: FileInfo) -> None:
+        """:raises QueryStartError: the note, which cannot be read, is of the last minutes."""
         path = f"{self._checkpoint.url}/{self._notes.folder}/{note.name}"
         age_s = time.time() - note.modified_s
         if note.modified_s and age_s > UNSEEN_MAX_S:

@@ -47,17 +47,23 @@ def tidy(log_dir: Path, checkpoint_url: str, storage: Storage) -> tuple[int, int
     :raises CheckpointError: the checkpoint cannot be read.
     :raises OSError: a file cannot be removed.
     """
-    noted = all_notes(storage)
-    name = re.compile(rf".*-{tag_of(checkpoint_url)}-{_STARTED}")
-    in_use = tuple(Path(handle.log).stem for handle in noted if handle.log)
-    starts = [file for file in _files(log_dir) if name.fullmatch(file.name)]
-    modules = list(_files(code_folder(log_dir, checkpoint_url)))
-    removed = [
-        *_too_many([file for file in starts if not file.name.startswith(in_use)], LOGS_BYTES),
-        *_too_many([file for file in modules if not _is_used(file, noted)], None),
-    ]
+    tag, code = tag_of(checkpoint_url), code_folder(log_dir, checkpoint_url)
+    name = re.compile(rf".*-{tag}-{_STARTED}")
+    starts = [file for file in _files(log_dir, f"-{tag}-") if name.fullmatch(file.name)]
+    modules = list(_files(code))
+    removed: list[tuple[Path, int]] = []
+    if _too_many(starts, LOGS_BYTES) or _too_many(modules, None):
+        noted = all_notes(storage)
+        in_use = tuple(Path(handle.log).stem for handle in noted if handle.log)
+        starts = [file for file in starts if not file.name.startswith(in_use)]
+        modules = [file for file in modules if not _is_used(file, noted)]
+        removed = [*_too_many(starts, LOGS_BYTES), *_too_many(modules, None)]
     for file, _ in removed:
         file.unlink(missing_ok=True)
+    # What Python has compiled of a module, query_0f1e....cpython-312.pyc, goes with it.
+    for file in _files(code / "__pycache__"):
+        if not (code / file.name.partition(".")[0]).with_suffix(".py").exists():
+            file.unlink(missing_ok=True)
     return len(removed), sum(size for _, size in removed)
 
 
@@ -84,5 +90,7 @@ def _too_many(files: Iterable[Path], bytes_max: int | None) -> list[tuple[Path, 
     return found
 
 
-def _files(folder: Path) -> Iterable[Path]:
-    return (file for file in folder.iterdir() if file.is_file()) if folder.is_dir() else ()
+def _files(folder: Path, part: str = "") -> Iterable[Path]:
+    """Those with this in their names: a thousand queries may share the folder."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return (file for file in found if part in file.name and file.is_file())

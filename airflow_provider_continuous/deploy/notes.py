@@ -22,7 +22,8 @@ from engine.checkpoint.storage.contract import FileInfo, Storage
 
 FOLDER = "control/submissions"
 KEPT = 5
-"""So many notes stay, for people."""
+"""So many notes stay, for people; and that of the last submission that has come to run: it tells
+what runs, however many have failed since."""
 
 
 class Notes:
@@ -42,14 +43,13 @@ class Notes:
         """
         return next((self.read(number) for number in self._numbers()[-1:]), None)
 
-    def unreadable(self) -> FileInfo | None:
-        """Return the file of the last submission if it says nothing.
+    def last_file(self) -> FileInfo | None:
+        """Return the file of the last submission, readable or not; its name is the number.
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
         files = [file for file in self._storage.list(self.folder) if file.name.isdecimal()]
-        last = max(files, key=lambda file: int(file.name), default=None)
-        return last if last is not None and self.read(int(last.name)) is None else None
+        return max(files, key=lambda file: int(file.name), default=None)
 
     def all(self) -> list[Handle]:
         """Return those submissions that are still noted, the last one first.
@@ -70,7 +70,7 @@ class Notes:
         """
         taken = self._storage.create(f"{self.folder}/{handle.number}", _text(handle))
         if taken:
-            for number in self._numbers()[:-KEPT]:
+            for number in self._too_many():
                 self._storage.delete(f"{self.folder}/{number}")
         return taken
 
@@ -90,6 +90,13 @@ class Notes:
             return Handle.read(load_object(self._storage.read(f"{self.folder}/{number}")))
         except (FileNotFoundError, ValueError):
             return None
+
+    def _too_many(self) -> list[int]:
+        old = self._numbers()[:-KEPT]
+        if not old:
+            return []
+        last_run = next((handle.number for handle in self.all() if handle.run_id), None)
+        return [number for number in old if number != last_run]
 
     def _numbers(self) -> list[int]:
         names = (file.name for file in self._storage.list(self.folder))

@@ -14,14 +14,13 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import AirflowNotFoundException
-from airflow_provider_continuous.connections.location import DEFAULT
+from airflow_provider_continuous.connections.location import CONN_TYPE, DEFAULT
 from airflow_provider_continuous.connections.lookup import find, value_at
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
 logger = logging.getLogger(__name__)
 
-CONN_TYPE = "continuous"
 DEPLOY_MODES = ("local", "spark-submit")
 
 

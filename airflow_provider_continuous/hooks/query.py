@@ -13,6 +13,7 @@ from airflow.sdk import BaseHook
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.connections.document import storage_options, with_connections
 from airflow_provider_continuous.connections.location import (
+    CONN_TYPE,
     DEFAULT,
     CheckpointLocation,
     of_connection,
@@ -27,7 +28,6 @@ from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.leftovers import code_folder, tag_of
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import (
-    CONN_TYPE,
     ConnectionSettings,
     settings_of,
 )
@@ -44,7 +44,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
-from engine.checkpoint.standing_by import StandingBy, standing_by
+from engine.checkpoint.standing_by import StandingBy, goes_on, standing_by
 from engine.errors import ConfigError
 from engine.logs.json_lines import TEXT
 from engine.query.spec import load_spec, parse_document, read_document
@@ -145,8 +145,7 @@ class ContinuousQueryHook(BaseHook):
         if self.settings.conf:
             document["conf"] = {**self.settings.conf, **(document.get("conf") or {})}
         location, name = document.get("checkpoint_location"), document.get("name")
-        told = None if location is None else str(location)
-        found = query_location(told, name, self.continuous_conn_id)
+        found = query_location(location, name, self.continuous_conn_id)
         if found is not None:
             document["checkpoint_location"] = found
         cluster = self._cluster()
@@ -156,7 +155,7 @@ class ContinuousQueryHook(BaseHook):
         load_spec(self._for_the_query(document), environ)
         return document
 
-    def code_folder(self, location: str | None, name: str | None) -> Path:
+    def code_folder(self, location: object, name: str | None) -> Path:
         """Return where the code of a query is written that is a function of its task.
 
         :param location: of its checkpoint; without one, ``name`` is a folder in the root.
@@ -195,7 +194,7 @@ class ContinuousQueryHook(BaseHook):
         :raises CheckpointError: the checkpoint cannot be read, or not be written.
         """
         location = str(document["checkpoint_location"])
-        if self.standbys(location):
+        if goes_on(self._checkpoint(location).checkpoint.storage):
             return None
         described = describe_submission(document, self.settings)
         return self._deployment(location, standby=True).submit(

@@ -190,10 +190,16 @@ class QueryOfTask(EndsWithTask):
             return False
         if self._is_left_to_others():
             return False
-        self._hook.checkpoint.requests.ask(
-            action, by=f"Airflow, which has ended the task {self._task}", run_id=run_id
-        )
+        self._tell(action, run_id)
+        if status.state is QueryState.LOST:
+            successor = self._run_to_ask(self._hook.status())  # the standby may have been faster
+            if successor not in (None, run_id):
+                self._tell(action, successor)
         return True
+
+    def _tell(self, action: Literal["drain", "stop"], run_id: str | None) -> None:
+        by = f"Airflow, which has ended the task {self._task}"
+        self._hook.checkpoint.requests.ask(action, by=by, run_id=run_id)
 
     def _run_to_ask(self, status: CheckpointStatus) -> str | None:
         """The run that was watched, or the one of this task's standby that has taken over."""

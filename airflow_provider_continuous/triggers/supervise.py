@@ -89,8 +89,10 @@ class QuerySupervisionTrigger(KillableTrigger):
         due = self.standby_due is not None and now >= self.standby_due
         if not due or now - self._standby_seen_s < STANDBY_EVERY_S:
             return False
+        if not standing_by(self.own_hook.checkpoint.storage):
+            return True  # the look that reads everything asks once more
         self._standby_seen_s = now
-        return not standing_by(self.own_hook.checkpoint.storage)
+        return False
 
 
 class HealthyEpochsTrigger(KillableTrigger):

@@ -224,8 +224,9 @@ class Lease:
     ) -> Lease:
         """Take the checkpoint, as the next generation and in the state STARTING.
 
-        Clears requests that were made to earlier runs. A run may take over from itself, to be
-        restarted in place: what it has said of itself stays.
+        Clears requests that were made to earlier runs; but whoever has asked ``lost`` to end, after
+        the caller has seen that nobody had, means this one, too. A run may take over from itself,
+        to be restarted in place: what it has said of itself stays.
 
         :param heartbeat_interval_ms: how often the caller will call :meth:`heartbeat`.
         :param lost: what the caller has watched for as long as a lease lasts, and nobody renewed.
@@ -277,7 +278,7 @@ class Lease:
             storage.delete(f"{_CLAIMS}/{fenced}")
         reach("fence.after")
         if not is_in_place:
-            checkpoint.requests.clear(present)
+            checkpoint.requests.clear_for(run_id, None if lost is None else lost.run_id, present)
         lease = cls(storage, record, clock)
         lease._seen_s = seen_s
         lease._write(record)

@@ -66,6 +66,19 @@ class Requests:
         for kind in self._kinds(present):
             self._storage.delete(f"{_FOLDER}/{kind}")
 
+    def clear_for(self, run_id: str, lost_id: str | None, present: Collection[str]) -> None:
+        """Forget what was asked of earlier runs, as another one begins.
+
+        :param lost_id: the run that this one goes on for: it ends as that was asked to.
+        :param present: the checkpoint's files, as the run that begins has seen them.
+        :raises CheckpointError: the checkpoint cannot be read or written.
+        """
+        asked = None if lost_id is None else self.pending(lost_id, present)
+        if asked in ("drain", "stop"):
+            self.ask(asked, by=f"who has asked run {lost_id}", run_id=run_id)
+            present = set(present) - {f"{_FOLDER}/{asked}"}
+        self.clear(present)
+
     def _kinds(self, present: Collection[str] | None) -> list[RequestKind]:
         """Of the requests that are there; ``stop`` first."""
         if present is None:

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 FOLDER: Final = "control/standing-by"
 RENEWED_S: Final = 10.0
 FORGOTTEN_S: Final = 35.0
+WATCHED_S: Final = 1.5 * RENEWED_S
+"""One that goes on renews its note within that."""
+_LOOK_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,42 @@ def standing_by(storage: Storage, clock: Clock | None = None) -> list[StandingBy
     :raises CheckpointError: the checkpoint cannot be read.
     """
     now_ms = (clock or SystemClock()).now_ms()
-    found = []
+    found = [
+        one
+        for one, runs in _told(storage).values()
+        if runs or (runs is None and now_ms - one.seen_at_ms <= FORGOTTEN_S * 1000)
+    ]
+    return sorted(found, key=lambda one: one.since_ms)
+
+
+def goes_on(storage: Storage, clock: Clock | None = None) -> bool:
+    """Whether somebody stands by, also by a clock that is behind this one's: whoever is about to
+    start another looks whether a note of another machine is renewed. Blocks for :data:`WATCHED_S`
+    if there are such notes and none is.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    clock = clock or SystemClock()
+    if standing_by(storage, clock):
+        return True
+    silent = _unknown(storage)
+    until_s = clock.monotonic_s() + WATCHED_S
+    while silent and clock.monotonic_s() < until_s:
+        clock.sleep(_LOOK_S)
+        now = _unknown(storage)
+        if any(seen_at_ms != silent.get(name) for name, seen_at_ms in now.items()):
+            return True
+    return False
+
+
+def _unknown(storage: Storage) -> dict[str, int]:
+    """When those have told last of whom this machine knows nothing, by their notes."""
+    return {name: one.seen_at_ms for name, (one, runs) in _told(storage).items() if runs is None}
+
+
+def _told(storage: Storage) -> dict[str, tuple[StandingBy, bool | None]]:
+    """Every note, and whether its process runs, as far as this machine knows."""
+    found = {}
     for file in storage.list(FOLDER):
         try:
             told = load_object(storage.read(f"{FOLDER}/{file.name}"))
@@ -70,10 +108,8 @@ def standing_by(storage: Storage, clock: Clock | None = None) -> list[StandingBy
             )
         except (FileNotFoundError, ValueError, LookupError, TypeError):
             continue  # it has just left, or its note is half-written: the next one comes soon
-        runs = one.process.is_running()
-        if runs or (runs is None and now_ms - one.seen_at_ms <= FORGOTTEN_S * 1000):
-            found.append(one)
-    return sorted(found, key=lambda one: one.since_ms)
+        found[file.name] = one, one.process.is_running()
+    return found
 
 
 class OwnNote:

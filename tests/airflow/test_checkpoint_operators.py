@@ -143,6 +143,16 @@ def test_a_checkpoint_that_cannot_be_read_may_be_tried_again(tmp_path: Path, con
     assert Checkpoint(str(tmp_path / "b")).epochs() == [3, 4]
 
 
+def test_a_log_folder_that_cannot_be_read_fails_no_prune(tmp_path: Path, context: Any) -> None:
+    live = LiveCheckpoint(tmp_path / ("long" * 63))  # no file can be called so, and .logs
+    live.commit(0, 1, 2)
+    prune = PruneCheckpointOperator(
+        task_id="prune", checkpoint_location=live.location, keep_epochs=2
+    )
+
+    assert prune.execute(context)["removed_epochs"] == 1
+
+
 def test_a_pattern_that_matches_nothing(tmp_path: Path, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="No checkpoint matches"):
         run(PruneCheckpointOperator, context, checkpoint_location=f"{tmp_path}/*", keep_epochs=2)

@@ -356,3 +356,22 @@ def test_a_torn_note_is_not_waited_for_forever(
 
     assert hook.on_its_way(waiting["checkpoint_location"]) is None
     assert hook.submit(hook.specification(waiting), "a_dag.a_task, a_run").handle.number == 1
+
+
+def test_a_note_that_is_not_there_for_a_moment_is_one(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A storage that replaces in two steps; at the next look it is whole."""
+    hook.submit(hook.specification(waiting), "another_dag.a_task, a_run")
+    read, away = Notes.read, [True]
+
+    def reads(notes: Notes, number: int) -> Handle | None:
+        return None if away and away.pop() else read(notes, number)
+
+    monkeypatch.setattr(Notes, "read", reads)
+    with pytest.raises(QueryStartError, match="cannot be read"):
+        hook.submit(hook.specification(waiting), "a_dag.a_task, a_run")
+
+    notes = Path(waiting["checkpoint_location"]) / FOLDER
+    assert [each.name for each in notes.iterdir()] == ["0"]
+    assert hook.on_its_way(waiting["checkpoint_location"]) is not None

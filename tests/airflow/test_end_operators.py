@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,23 @@ import pytest
 
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
+from airflow_provider_continuous.deploy.contract import Handle
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.standbys import STANDBYS
 from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
+from airflow_provider_continuous.tasks import killing
+from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
+from engine.base.clock import SystemClock
+from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.requests import Requests
+from engine.checkpoint.standing_by import OwnNote
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 
@@ -144,3 +155,36 @@ def test_a_query_that_nobody_can_ask(
     for location in (live.location, live.location + "-not"):
         with pytest.raises(AirflowFailException, match="Nothing tells who runs the query"):
             operator(task_id="end", checkpoint_location=location).execute(context)
+
+
+@pytest.mark.parametrize("who", ["an end operator", "a killed task"])
+def test_a_standby_that_takes_over_in_that_moment_is_asked_as_well(
+    live: LiveCheckpoint, context: Any, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    live.hold()
+    live.lose()
+    OwnNote(live.checkpoint.storage, SystemClock()).tell()
+    really_ask, process = Requests.ask, Process.current()
+
+    def ask(requests: Requests, *given: Any, run_id: str, **named: Any) -> None:
+        if run_id == "run-1":
+            live.hold("run-2")
+        really_ask(requests, *given, run_id=run_id, **named)
+
+    monkeypatch.setattr(Requests, "ask", ask)
+    if who == "a killed task":
+        monkeypatch.setattr(killing, "task_state", lambda _: "failed")
+        task = TaskIdentity.of(context["ti"])
+        handle = Handle("local", "x", 0, str(task), host=process.host, pid=process.pid)
+        Notes(live.checkpoint.storage, STANDBYS).take(handle)
+        log = logging.getLogger()
+        assert QueryOfTask("stop", CheckpointHook(live.location), "run-1", task, log).end()
+    else:
+        end = StopContinuousQueryOperator(
+            task_id="end", checkpoint_location=live.location, deferrable=True
+        )
+        with pytest.raises(TaskDeferred) as caught:
+            end.execute(context)
+        assert caught.value.trigger.run_id == "run-2"  # type: ignore[union-attr]
+
+    assert live.checkpoint.requests.pending("run-2") == "stop"

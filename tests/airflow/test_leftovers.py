@@ -90,6 +90,20 @@ def test_what_is_noted_stays(checkpoint: Checkpoint, folder: Path, notes: str) -
         assert [each.exists() for each in files] == [True, *[False] * 4, *[True] * KEPT]
 
 
+def test_what_was_compiled_goes_with_its_module(checkpoint: Checkpoint, folder: Path) -> None:
+    code = code_folder(folder, checkpoint.url)
+    compiled = code / "__pycache__"
+    for number in range(MANY):
+        old(code / f"query_{number:02}.py", MANY - number)
+        old(compiled / f"query_{number:02}.cpython-312.pyc", MANY - number)
+
+    tidy(folder, checkpoint.url, checkpoint.storage)
+
+    left = {each.name.partition(".")[0] for each in compiled.iterdir()}
+    assert left == {each.stem for each in code.glob("*.py")}
+    assert len(left) == KEPT
+
+
 def test_what_is_young_stays(checkpoint: Checkpoint, folder: Path) -> None:
     """Another task may have written its code, and wait for the query of before to drain."""
     for number in range(MANY):
@@ -146,3 +160,21 @@ def test_the_code_of_a_query_is_beside_its_logs(
     assert noted is not None
     assert noted["query"] == f"{written.stem}:query_of_this_task"
     assert [each.exists() for each in earlier[:5]] == [False] * 5
+
+
+def test_where_nothing_is_too_much_nothing_is_asked(
+    folder: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a thousand queries, whose notes are in an object store, nor of files of others."""
+    for number in range(KEPT):
+        log(folder, checkpoint.url, number)
+        log(folder, "/data/another/orders", number)
+    asked: list[str] = []
+    monkeypatch.setattr(leftovers, "all_notes", lambda _: asked.append("notes"))
+    is_file = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: asked.append(path.name) or is_file(path))
+
+    assert tidy(folder, checkpoint.url, checkpoint.storage) == (0, 0)
+
+    assert len(asked) == KEPT
+    assert all(tag_of(checkpoint.url) in name for name in asked)

@@ -157,3 +157,43 @@ def test_sensors_triggers_and_notifiers_take_the_same_names(
     assert asset_uri("lake:orders") == "continuous://connection/lake/orders"
     assert query_asset("lake:orders", every=1).uri == asset_uri("lake:orders")
     assert asset_uri("orders") != asset_uri("lake:orders")
+
+
+@pytest.mark.parametrize("conn_id", ["team/lake", "team:lake"])
+def test_an_id_that_looks_like_a_part_of_a_url(
+    roots: None, connection: Callable[..., None], conn_id: str
+) -> None:
+    connection(conn_id, "continuous", extra={"checkpoint-root": "/lake"})
+    hook = ContinuousQueryHook(conn_id)
+
+    assert hook._checkpoint("orders").location == CheckpointLocation("/lake/orders")
+    document = {"source": {"format": "rate"}, "sink": {"format": "noop"}, "name": "n"}
+    located = hook.specification(document, checkpoint_location="orders")
+    assert located["checkpoint_location"] == "/lake/orders"
+
+
+@pytest.mark.parametrize("conn_id", ["continuous_default", "lake"])
+@pytest.mark.parametrize("text", ["None", " None ", "lake:None"])
+def test_what_a_template_makes_of_nothing_is_no_name(roots: None, conn_id: str, text: str) -> None:
+    hook = ContinuousQueryHook(conn_id)
+    document = {"source": {"format": "rate"}, "sink": {"format": "noop"}, "name": "n"}
+
+    for use in (
+        lambda: hook.specification(document, checkpoint_location=text),
+        lambda: hook.status(text),
+        lambda: hook.code_folder(text, "n"),
+    ):
+        with pytest.raises(ConfigError, match="is empty"):
+            use()
+
+
+def test_only_a_connection_of_queries_has_a_root(roots: None) -> None:
+    with pytest.raises(ConfigError, match=r"'store'.* is of type 'aws', and not 'continuous'"):
+        CheckpointLocation.parse("store:orders")
+
+
+def test_code_lies_beside_the_logs_of_any_location(roots: None, tmp_path: Path) -> None:
+    hook = ContinuousQueryHook()
+    told = hook.code_folder(ObjectStoragePath(f"file://{tmp_path}/c"), None)
+    assert told == hook.code_folder(tmp_path / "c", None)
+    assert told.parent == tmp_path / "c.logs" / "code"

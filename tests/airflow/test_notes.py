@@ -46,6 +46,17 @@ def test_old_notes_go(notes: Notes, tmp_path: Path) -> None:
     assert notes.next_number() == KEPT + 3
 
 
+def test_the_note_of_the_run_stays(notes: Notes, tmp_path: Path) -> None:
+    """However many have failed beside it: it tells what runs, and which files it has."""
+    for number in range(2 * KEPT):
+        assert notes.take(replace(FIRST, number=number))
+        if number in (0, 2):
+            notes.write(replace(FIRST, number=number, run_id=f"run-{number}"))
+
+    folder = tmp_path / "checkpoint" / FOLDER
+    assert sorted(int(file.name) for file in folder.iterdir()) == [2, *range(KEPT, 2 * KEPT)]
+
+
 @pytest.mark.parametrize(
     "torn", ["", "{", "[]", '{"label": "x"}', '{"backend": 1, "submitter": 5}']
 )

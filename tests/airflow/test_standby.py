@@ -201,7 +201,7 @@ def test_one_that_is_on_its_way_is_not_doubled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker that has started it died before it waited."""
-    monkeypatch.setattr("airflow_provider_continuous.hooks.query.standing_by", lambda _: [])
+    monkeypatch.setattr("airflow_provider_continuous.hooks.query.goes_on", lambda _: False)
     deferred(supervise(), context)
     context["ti"].try_number = 2
 
@@ -232,6 +232,30 @@ def test_a_standby_that_dies_is_replaced(
 
     assert after.run_id == trigger.run_id
     assert one_waits(checkpoint).pid == standbys[1].process.pid
+    assert submitted[0].look().state is DriverState.RUNNING
+
+
+def test_a_machine_without_room_for_a_standby_fails_no_task(
+    supervise: Run,
+    submitted: list[SubmittedQuery],
+    standbys: list[SubmittedQuery],
+    checkpoint: Checkpoint,
+    context: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trigger = deferred(supervise(), context)
+    one_waits(checkpoint)
+    logs = submitted[0].log_path.parent
+    logs.rename(logs.with_name("elsewhere"))
+    logs.touch()
+    kill(standbys[0])
+    trigger.standby_due = 0.0
+
+    after = resumed(supervise(), context, trigger.wait())
+
+    assert after.run_id == trigger.run_id
+    assert after.standby_due is not None, "it is tried again"
+    assert "has no standby" in capsys.readouterr().out
     assert submitted[0].look().state is DriverState.RUNNING
 
 

@@ -12,7 +12,10 @@ from airflow_provider_continuous.triggers.supervise import (
     HealthyEpochsTrigger,
     QuerySupervisionTrigger,
 )
+from engine.base.clock import SystemClock
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
+from engine.checkpoint.summary import Summary
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 
@@ -66,6 +69,25 @@ def test_a_checkpoint_that_is_gone_is_an_error(live: LiveCheckpoint) -> None:
     event = trigger.observe()
     assert event is not None
     assert event["outcome"] == "error"
+
+
+@pytest.mark.parametrize("summary", [None, Summary(epoch=-1)])
+def test_a_query_without_its_standby_is_told(live: LiveCheckpoint, summary: Summary | None) -> None:
+    """Also where a look takes one read, and what it sees is looked at once more."""
+    live.hold()
+    assert live.lease is not None
+    live.lease.heartbeat(summary=summary)
+    note = OwnNote(live.checkpoint.storage, SystemClock())
+    note.tell()
+    trigger = QuerySupervisionTrigger(live.location, run_id="run-1", standby_due=0.0)
+    assert trigger.observe() is None, "one waits"
+    note.forget()
+    trigger._standby_seen_s = 0.0
+
+    event = trigger.observe()
+
+    assert event is not None
+    assert event["outcome"] == "alone"
 
 
 def test_the_drivers_log_goes_to_the_tasks_log(

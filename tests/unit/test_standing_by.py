@@ -16,8 +16,10 @@ from engine.checkpoint.standby import NoTurn, Standby
 from engine.checkpoint.standing_by import (
     FOLDER,
     FORGOTTEN_S,
+    WATCHED_S,
     OwnNote,
     StandingBy,
+    goes_on,
     standing_by,
 )
 from engine.errors import CheckpointError
@@ -67,6 +69,29 @@ def test_one_that_was_killed_is_left_out(checkpoint: Checkpoint, clock: ManualCl
     assert standing_by(checkpoint.storage, clock) == []
 
 
+@pytest.mark.parametrize("renewed", [True, False])
+def test_one_whose_clock_is_behind_goes_on(checkpoint: Checkpoint, renewed: bool) -> None:
+    """Else another one would be started beside it, and so on."""
+
+    def tell() -> None:
+        seen_at_ms = behind.now_ms() if renewed else 0
+        told = StandingBy("another-host", 7, "boot/7/7", 0, seen_at_ms)
+        checkpoint.storage.replace(f"{FOLDER}/a", dump(told.to_dict()).encode())
+
+    behind = ManualClock()
+    tell()
+    behind.sleep(1)
+    clock = EventfulClock(tell)
+    clock.jump(2 * FORGOTTEN_S)
+    assert standing_by(checkpoint.storage, clock) == []
+
+    assert goes_on(checkpoint.storage, clock) == renewed
+
+    assert clock.monotonic_s() <= WATCHED_S + 1
+    checkpoint.storage.delete(f"{FOLDER}/a")
+    assert not goes_on(checkpoint.storage, ManualClock())
+
+
 def test_storage_that_is_away_ends_no_waiting(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +139,22 @@ def test_one_that_dies_after_it_was_asked_to_end_has_no_successor(
         Standby(never, clock).await_turn(checkpoint)
 
     assert ended.value.holder is not None
+
+
+@pytest.mark.parametrize("kind", ["drain", "stop"])
+def test_what_was_asked_while_it_took_over_is_meant_for_it(
+    checkpoint: Checkpoint, clock: ManualClock, kind: str
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    standby = Standby(never, clock, begins=False)
+    standby.await_turn(checkpoint)
+    checkpoint.requests.ask(kind, by="a test", run_id="run-a")  # type: ignore[arg-type]
+    checkpoint.requests.ask("rescale", by="a test", run_id="run-a")
+
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+    assert checkpoint.requests.pending("run-b") == kind
+    assert len(checkpoint.storage.list("control/requests")) == 1
 
 
 def test_what_was_asked_of_another_run_is_no_reason(

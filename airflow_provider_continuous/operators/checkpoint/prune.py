@@ -15,7 +15,7 @@ from airflow_provider_continuous.operators.checkpoint.base import CheckpointOper
 from airflow_provider_continuous.tasks.arguments import whole_number
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
-from engine.errors import ConfigError, ContinuousError
+from engine.errors import CheckpointError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.sinks.files.file_sink_upkeep import ORPHAN_AGE_S
 
@@ -117,10 +117,14 @@ class PruneCheckpointOperator(CheckpointOperator):
         return found
 
     def _tidy(self, hook: CheckpointHook) -> None:
-        """Old logs and code of the query, as far as they are on this machine."""
+        """Old logs and code of the query, as far as they are on this machine, and this user's."""
         checkpoint = hook.checkpoint
         for folder in log_folders(checkpoint.url):
-            files, size = tidy(folder, checkpoint.url, checkpoint.storage)
+            try:
+                files, size = tidy(folder, checkpoint.url, checkpoint.storage)
+            except (OSError, CheckpointError) as error:
+                self.log.warning("Old logs stay in %s: %s", folder, error)
+                continue
             if files:
                 self.log.info("Removed %d old files, %d bytes, of %s", files, size, folder)
 

@@ -95,10 +95,15 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                 status = hook.status(location)  # it may have come to run meanwhile
                 if status.state is QueryState.UNKNOWN:
                     return {**result(context, location, found), "state": status.state.value}
-            trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
+            ask = hook.drain if self._ask == "drain" else hook.stop
             if status.state.is_active or is_awaited:
-                ask = hook.drain if self._ask == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)
+            if is_awaited:
+                now = hook.status(location)
+                if now.state.is_active and now.run_id != status.run_id:  # the standby was faster
+                    ask(location, by=asker(context), run_id=now.run_id)
+                    status = now
+            trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
         return self.execute_complete(context, self._await(trigger))
 
     def _take_back(self, submitted: SubmittedQuery) -> None:

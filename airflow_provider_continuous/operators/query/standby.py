@@ -11,6 +11,7 @@ from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 DUE_S: Final = 120.0
 """So long a standby may take until it waits; a new one is started no more often than that."""
@@ -31,21 +32,21 @@ def keep_standby(
     """
     location = str(document["checkpoint_location"])
     due = time.time() + DUE_S
-    status = hook.status(location)
-    if not status.state.is_active:
-        return due
-    verdict = hook.reconcile(document, status, "adopt")
-    if verdict.changes or not verdict.is_known:
-        why = verdict.listed or "nobody has noted its document"
-        log.warning("Run %s gets no standby of this task, which has another query: %s",
-                    status.run_id, why)  # fmt: skip
-        return None
     try:
+        status = hook.status(location)
+        if not status.state.is_active:
+            return due
+        verdict = hook.reconcile(document, status, "adopt")
+        if verdict.changes or not verdict.is_known:
+            why = verdict.listed or "nobody has noted its document"
+            log.warning("Run %s gets no standby of this task, which has another query: %s",
+                        status.run_id, why)  # fmt: skip
+            return None
         submitted = hook.stand_by(document, by)
         if submitted is not None:
             _wait_until_read(submitted)
-    except ContinuousError as error:
-        log.warning("Run %s has no standby: %s", status.run_id, error)
+    except (ContinuousError, OSError) as error:  # a machine without room for a second driver
+        log.warning("The query of %s has no standby: %s", location, redact(str(error)))
     return due
 
 
