@@ -93,11 +93,14 @@ class Standby:
             "standing by: run %s, process %s on %s, holds %s",
             holder.run_id, holder.pid, holder.host, checkpoint.storage.url,
         )  # fmt: skip
-        renewed_s = self._clock.monotonic_s()
-        while True:
+
+        def meanwhile() -> None:
             keep_warm()
             note.tell()
-            has_died = self._has_died(holder, renewed_s)
+
+        renewed_s = self._clock.monotonic_s()
+        while True:
+            has_died = self._has_died(holder, renewed_s, meanwhile)
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
@@ -114,13 +117,17 @@ class Standby:
         logger.warning("run %s is lost: this standby takes over", holder.run_id)
         self.lost = holder
 
-    def _has_died(self, holder: LeaseRecord, renewed_s: float) -> bool:
+    def _has_died(
+        self, holder: LeaseRecord, renewed_s: float, meanwhile: Callable[[], None]
+    ) -> bool:
         """Watches it until its next heartbeat is due.
 
         :param renewed_s: when a heartbeat was last seen; monotonic.
+        :param meanwhile: called all the time; a heartbeat may be due in minutes.
         """
         due_s = self._clock.monotonic_s() + holder.heartbeat_interval_ms / 1000
         while True:
+            meanwhile()
             if self._is_cancelled():
                 raise NoTurn(None)
             if holder.process.is_running() is False:

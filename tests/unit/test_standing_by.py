@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count, pairwise
 
 import pytest
 
@@ -16,6 +17,7 @@ from engine.checkpoint.standby import NoTurn, Standby
 from engine.checkpoint.standing_by import (
     FOLDER,
     FORGOTTEN_S,
+    RENEWED_S,
     OwnNote,
     StandingBy,
     standing_by,
@@ -36,6 +38,34 @@ def test_a_standby_is_told_while_it_waits(checkpoint: Checkpoint) -> None:
     assert {one.process for each in told for one in each} == {Process.current()}
     assert all(len(each) == 1 for each in told)
     assert standing_by(checkpoint.storage, clock) == [], "now it runs the query"
+
+
+def test_it_is_told_and_warm_however_rare_heartbeats_are(checkpoint: Checkpoint) -> None:
+    """On other machines a note counts for 35 seconds, and an idle Python worker lives a minute."""
+    ages_s: list[float] = []
+    warmed_s: list[float] = []
+
+    pauses = count()
+
+    def look() -> None:
+        if next(pauses) % 40:
+            return
+        ages_s.extend(
+            (clock.now_ms() - one.seen_at_ms) / 1000
+            for one in standing_by(checkpoint.storage, clock)
+        )
+
+    clock = EventfulClock(look)
+    lease = Lease.acquire(checkpoint, run_id="run-a", clock=clock, heartbeat_interval_ms=40_000)
+    elsewhere(checkpoint, lease)
+
+    assert Standby(never, clock).await_turn(
+        checkpoint, lambda: warmed_s.append(clock.monotonic_s())
+    )
+
+    assert clock.monotonic_s() > 40
+    assert max(ages_s) <= RENEWED_S + 1
+    assert max(b - a for a, b in pairwise(warmed_s)) <= 1
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "over"])
