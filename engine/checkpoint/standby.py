@@ -82,6 +82,16 @@ class Standby:
             note.forget()
         return True
 
+    def was_late(self, checkpoint: Checkpoint) -> None:
+        """It was its turn, and another run holds the checkpoint all the same.
+
+        :raises NoTurn: that is another one than it has waited for, and it waits for that one alone.
+        """
+        holder = self._look(checkpoint)
+        known = None if self.lost is None else self.lost.run_id
+        if not self._begins and holder is not None and holder.run_id != known:
+            raise NoTurn(holder, checkpoint.committed_epoch())
+
     def _wait(
         self,
         checkpoint: Checkpoint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, pairwise
 
@@ -130,6 +131,21 @@ def test_one_that_only_stands_by_takes_over(checkpoint: Checkpoint, clock: Manua
     assert standby.await_turn(checkpoint)
 
     Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_one_that_only_stands_by_ends_when_another_one_was_faster(
+    checkpoint: Checkpoint, clock: ManualClock, begins: bool
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    standby = Standby(never, clock, begins=begins)
+    assert standby.await_turn(checkpoint)
+    standby.was_late(checkpoint)  # the run that was waited for has woken up: it is waited for again
+
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+    with nullcontext() if begins else pytest.raises(NoTurn, match="run-b"):
+        standby.was_late(checkpoint)
 
 
 @pytest.mark.parametrize("kind", ["drain", "stop"])
