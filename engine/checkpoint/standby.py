@@ -3,7 +3,7 @@
 It is its turn when that run has died: its process is gone, which is seen at once on the same
 machine, or its lease was not renewed for as long as a lease lasts, by the standby's own clock. A
 run that has ended as it was told to, or has given up, ends its standby as well; and so does one
-that has died after it was asked to end: nobody wants the query to go on.
+that dies after it was asked to end: nobody wants the query to go on.
 
 Nothing is decided here: who takes the checkpoint is decided by the lease, of which every
 generation has one owner (:mod:`engine.checkpoint.lease`).
@@ -109,19 +109,21 @@ class Standby:
             note.tell()
 
         renewed_s = self._clock.monotonic_s()
+        was_alive = bool(holder.process.is_running())
         while True:
             has_died = self._has_died(holder, renewed_s, meanwhile)
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
             elif now != holder:
-                changed = now.run_id != holder.run_id
+                changed, was_alive = now.run_id != holder.run_id, True
                 holder, renewed_s = now, self._clock.monotonic_s()
                 if not holder.state.is_active or (changed and not self._begins):
                     raise NoTurn(holder, checkpoint.committed_epoch())
             elif has_died:
                 break
-        if _was_asked_to_end(checkpoint, holder):
+        # One that was dead before we came is nobody's end: to start this is to start the query.
+        if (was_alive or not self._begins) and _was_asked_to_end(checkpoint, holder):
             logger.warning("run %s is lost, and was asked to end: nobody goes on", holder.run_id)
             raise NoTurn(holder, checkpoint.committed_epoch())
         logger.warning("run %s is lost: this standby takes over", holder.run_id)

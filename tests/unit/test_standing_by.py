@@ -153,11 +153,12 @@ def test_one_that_only_stands_by_ends_when_another_one_was_faster(
 def test_one_that_dies_after_it_was_asked_to_end_has_no_successor(
     checkpoint: Checkpoint, clock: ManualClock, kind: str, run_id: str | None
 ) -> None:
-    elsewhere(checkpoint, acquire(checkpoint, clock))
+    lease = acquire(checkpoint, clock)
+    elsewhere(checkpoint, lease)
     checkpoint.requests.ask(kind, by="a test", run_id=run_id)  # type: ignore[arg-type]
 
     with pytest.raises(NoTurn) as ended:
-        Standby(never, clock).await_turn(checkpoint)
+        Standby(never, _beating_once(checkpoint, lease, clock)).await_turn(checkpoint)
 
     assert ended.value.holder is not None
 
@@ -180,4 +181,41 @@ def test_one_that_dies_while_it_drains_has_no_successor(
     elsewhere(checkpoint, lease)
 
     with pytest.raises(NoTurn):
-        Standby(never, clock).await_turn(checkpoint)
+        Standby(never, _beating_once(checkpoint, lease, clock)).await_turn(checkpoint)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("told", ["asked", "draining"])
+def test_one_that_had_died_while_it_ended_keeps_nobody_from_a_start(
+    checkpoint: Checkpoint, clock: ManualClock, told: str, begins: bool
+) -> None:
+    """Else no ``continuous run --standby`` would ever run the query again."""
+    lease = acquire(checkpoint, clock)
+    if told == "asked":
+        checkpoint.requests.ask("drain", by="a test")
+    else:
+        lease.heartbeat(state=QueryState.DRAINING)
+    elsewhere(checkpoint, lease)
+    standby = Standby(never, clock, begins=begins)
+
+    if begins:
+        assert standby.await_turn(checkpoint)
+    else:
+        with pytest.raises(NoTurn):
+            standby.await_turn(checkpoint)
+
+
+def _beating_once(checkpoint: Checkpoint, lease: Lease, own: ManualClock) -> ManualClock:
+    """A clock in whose first pause the run shows that it is alive.
+
+    :param own: that of the run.
+    """
+    beats = iter([lease.heartbeat])
+
+    def beat() -> None:
+        for heartbeat in beats:
+            own.sleep(1)
+            heartbeat()
+            elsewhere(checkpoint, lease)
+
+    return EventfulClock(beat)
