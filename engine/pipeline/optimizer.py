@@ -186,7 +186,7 @@ def _share(steps: Sequence[Step], schema: pa.Schema, known: _Known | None = None
         if isinstance(step, Project):
             while common := _common(step.columns, known):
                 width, before = len(schema), schema
-                fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common)]
+                fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common, width)]
                 schema = pa.schema([*schema, *fields])
                 shared = Project((*columns_at(schema, range(width)), *common), schema)
                 done += _share([shared], before, known)  # they may hold something twice, too

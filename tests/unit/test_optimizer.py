@@ -386,6 +386,26 @@ def test_what_stands_in_two_of_one_another_and_beside_them_is_computed_once() ->
     assert [computed.count(name) for name in ("Remainder", "Add", "Multiply")] == [1, 1, 1]
 
 
+def test_what_is_shared_in_turn_has_names_of_its_own() -> None:
+    """``continuous replay`` shows the columns of each step by their names."""
+    total = op("Add", column(SOURCE, 0), column(SOURCE, 1))
+    is_small = comparison("LessThan", total, literal(3))  # free once the total is a column
+    is_zero = comparison("EqualTo", column(SOURCE, 0), literal(0))
+    choice = op(
+        "If",
+        is_zero,
+        op("If", is_small, literal(1), literal(2)),
+        op("If", is_small, literal(3), literal(4)),
+    )
+    schema = pa.schema([("x", INT), ("y", INT)])
+    before = pipeline(Project((total, choice), schema))
+    assert _computed(before).count("LessThan") == 1
+    steps = [step for step in optimize(before).steps if isinstance(step, Project)]
+    assert len(steps) == 3
+    for step in steps:
+        assert len(set(step.schema.names)) == len(step.schema.names)
+
+
 class Watched(dict[str, Any]):
     """Parameters that tell how often all of them were looked at."""
 
