@@ -3,7 +3,7 @@
 It is its turn when that run has died: its process is gone, which is seen at once on the same
 machine, or its lease was not renewed for as long as a lease lasts, by the standby's own clock. A
 run that has ended as it was told to, or has given up, ends its standby as well; and so does one
-that has died after it was asked to end: nobody wants the query to go on.
+that dies after it was asked to end: nobody wants the query to go on.
 
 Nothing is decided here: who takes the checkpoint is decided by the lease, of which every
 generation has one owner (:mod:`engine.checkpoint.lease`).
@@ -82,6 +82,16 @@ class Standby:
             note.forget()
         return True
 
+    def was_late(self, checkpoint: Checkpoint) -> None:
+        """It was its turn, and another run holds the checkpoint all the same.
+
+        :raises NoTurn: that is another one than it has waited for, and it waits for that one alone.
+        """
+        holder = self._look(checkpoint)
+        known = None if self.lost is None else self.lost.run_id
+        if not self._begins and holder is not None and holder.run_id != known:
+            raise NoTurn(holder, checkpoint.committed_epoch())
+
     def _wait(
         self,
         checkpoint: Checkpoint,
@@ -93,34 +103,43 @@ class Standby:
             "standing by: run %s, process %s on %s, holds %s",
             holder.run_id, holder.pid, holder.host, checkpoint.storage.url,
         )  # fmt: skip
-        renewed_s = self._clock.monotonic_s()
-        while True:
+
+        def meanwhile() -> None:
             keep_warm()
             note.tell()
-            has_died = self._has_died(holder, renewed_s)
+
+        renewed_s = self._clock.monotonic_s()
+        was_alive = bool(holder.process.is_running())
+        while True:
+            has_died = self._has_died(holder, renewed_s, meanwhile)
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
             elif now != holder:
-                changed = now.run_id != holder.run_id
+                changed, was_alive = now.run_id != holder.run_id, True
                 holder, renewed_s = now, self._clock.monotonic_s()
                 if not holder.state.is_active or (changed and not self._begins):
                     raise NoTurn(holder, checkpoint.committed_epoch())
             elif has_died:
                 break
-        if _was_asked_to_end(checkpoint, holder):
+        # One that was dead before we came is nobody's end: to start this is to start the query.
+        if (was_alive or not self._begins) and _was_asked_to_end(checkpoint, holder):
             logger.warning("run %s is lost, and was asked to end: nobody goes on", holder.run_id)
             raise NoTurn(holder, checkpoint.committed_epoch())
         logger.warning("run %s is lost: this standby takes over", holder.run_id)
         self.lost = holder
 
-    def _has_died(self, holder: LeaseRecord, renewed_s: float) -> bool:
+    def _has_died(
+        self, holder: LeaseRecord, renewed_s: float, meanwhile: Callable[[], None]
+    ) -> bool:
         """Watches it until its next heartbeat is due.
 
         :param renewed_s: when a heartbeat was last seen; monotonic.
+        :param meanwhile: called all the time; a heartbeat may be due in minutes.
         """
         due_s = self._clock.monotonic_s() + holder.heartbeat_interval_ms / 1000
         while True:
+            meanwhile()
             if self._is_cancelled():
                 raise NoTurn(None)
             if holder.process.is_running() is False:

@@ -108,9 +108,9 @@ def _start(
         try:
             return writer.start()
         except ConcurrentRunError:
-            if args.only_standby or not args.standby:
+            if writer.request.standby is None:
                 raise
-            logger.info("another standby was faster")
+            logger.info("another run holds the checkpoint again")
 
 
 def _name_it(logs: JsonFormatter, name: str | None, execution: ContinuousExecution) -> None:

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 
 from engine.expressions.compile import evaluation_order, may_raise
-from engine.expressions.datum import constant_value, is_harmless
+from engine.expressions.datum import constant_value, minds_rows
 from engine.expressions.registry import KERNELS
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.pipeline.pipeline import (
@@ -179,38 +179,40 @@ def _simplified(expr: Expr) -> Expr:
 # -- common subexpressions ------------------------------------------------------------------------
 
 
-def _share(steps: Sequence[Step], schema: pa.Schema) -> list[Step]:
+def _share(steps: Sequence[Step], schema: pa.Schema, known: _Known | None = None) -> list[Step]:
+    known = known or _Known()
     done: list[Step] = []
     for step in steps:
         if isinstance(step, Project):
-            while common := _common(step.columns):
+            while common := _common(step.columns, known):
                 width, before = len(schema), schema
-                fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common)]
+                fields = [pa.field(f"__common_{i}", e.dtype) for i, e in enumerate(common, width)]
                 schema = pa.schema([*schema, *fields])
                 shared = Project((*columns_at(schema, range(width)), *common), schema)
-                done += _share([shared], before)  # each of them may hold something twice, too
-                names = {_key(each): width + index for index, each in enumerate(common)}
-                step = replace(step, columns=tuple(_shared(c, names) for c in step.columns))
+                done += _share([shared], before, known)  # they may hold something twice, too
+                places = {known(each).key: width + index for index, each in enumerate(common)}
+                columns = tuple(_shared(each, places, known) for each in step.columns)
+                step = replace(step, columns=columns)
         done.append(step)
         schema = schema_behind(step, schema)
     return done
 
 
-def _common(columns: Sequence[Expr]) -> list[Expr]:
+def _common(columns: Sequence[Expr], known: _Known) -> list[Expr]:
     """The subtrees that occur twice or more, not only within larger ones that do, and at least once
     where they are evaluated for every row, or that may be evaluated for any: then nothing is raised
     that was not raised before, and nothing dear is computed for rows that do not ask for it.
     Constants stay where they are: some kernels need to know their value."""
-    counts: dict[str, int] = {}
-    always: dict[str, Expr] = {}
+    counts: Counter[int] = Counter()
+    always: dict[int, Expr] = {}
 
     def visit(expr: Expr, certain: bool) -> None:
-        if expr.op == "Column" or expr.op in _BOUND or not ordinals(expr):
+        facts = known(expr)
+        if expr.op == "Column" or expr.op in _BOUND or not facts.reads:
             return
-        key = _key(expr)
-        counts[key] = counts.get(key, 0) + 1
-        if certain or (is_harmless(expr) and _is_cheap(expr)):
-            always.setdefault(key, expr)
+        counts[facts.key] += 1
+        if certain or facts.is_free:
+            always.setdefault(facts.key, expr)
         for_each_row = KERNELS[expr.op].always if expr.op in KERNELS else 0
         for index in evaluation_order(expr):
             visit(expr.children[index], certain and index < for_each_row)
@@ -218,37 +220,83 @@ def _common(columns: Sequence[Expr]) -> list[Expr]:
 
     for column in columns:
         visit(column, True)
-    found = [
-        expr
-        for key, expr in always.items()
-        if counts[key] > 1
-        and is_deterministic(expr)
-        and not any(node.op in _BOUND for node in expr.walk())
-    ]
-    inner: Counter[str] = Counter()
-    for expr in found:
-        for node in expr.walk():
-            if node is not expr:
-                inner[_key(node)] += counts[_key(expr)]
-    return [expr for expr in found if counts[_key(expr)] > inner[_key(expr)]]
+    found = {key: expr for key, expr in always.items() if counts[key] > 1 and known(expr).is_fixed}
+    outermost: set[int] = set()
+
+    def look(expr: Expr) -> None:
+        facts = known(expr)
+        if facts.key in found:
+            outermost.add(facts.key)
+        elif expr.op not in _BOUND:
+            for child in expr.children:
+                look(child)
+
+    for column in columns:
+        look(column)
+    return [expr for key, expr in found.items() if key in outermost]
 
 
-def _is_cheap(expr: Expr) -> bool:
-    """Numbers and times alone: no text, no decimal, nothing nested."""
-    return all(pa.types.is_primitive(node.dtype) for node in expr.walk())
-
-
-def _shared(expr: Expr, names: Mapping[str, int]) -> Expr:
-    ordinal = names.get(_key(expr)) if expr.op not in ("Column", "Literal") else None
+def _shared(expr: Expr, places: Mapping[int, int], known: _Known) -> Expr:
+    ordinal = places.get(known(expr).key)
     if ordinal is not None:
         params = {"ordinal": ordinal, "name": f"__common_{ordinal}"}
         return Expr("Column", (), expr.dtype, expr.nullable, params)
-    return replace(expr, children=tuple(_shared(child, names) for child in expr.children))
+    children = tuple(_shared(child, places, known) for child in expr.children)
+    changed = any(new is not old for new, old in zip(children, expr.children, strict=True))
+    return replace(expr, children=children) if changed else expr
 
 
-def _key(expr: Expr) -> str:
-    children = ",".join(map(_key, expr.children))
-    return f"{expr.op}({children}){expr.dtype}{sorted(expr.params.items(), key=str)!r}"
+@dataclass(frozen=True)
+class _Facts:
+    """What is asked of a subtree again and again.
+
+    :param key: the same of equal ones, and of no others.
+    :param reads: a column.
+    :param is_fixed: it has the same value wherever it stands, and whenever it is computed.
+    :param is_free: it may be computed for any row: it is harmless, and cheap.
+    """
+
+    key: int
+    reads: bool
+    is_fixed: bool
+    is_free: bool
+
+
+class _Known:
+    """The facts of each subtree, found once, from those of its children: trees are deep."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[object, ...], int] = {}
+        self._facts: dict[int, tuple[Expr, _Facts]] = {}
+        """By ``id``; that of an object which is held here is no other's."""
+
+    def __call__(self, expr: Expr) -> _Facts:
+        found = self._facts.get(id(expr))
+        if found is None:
+            found = self._facts[id(expr)] = expr, self._look(expr)
+        return found[1]
+
+    def _look(self, expr: Expr) -> _Facts:
+        below = [self(child) for child in expr.children]
+        params = repr(sorted(expr.params.items(), key=str))
+        shape = (expr.op, str(expr.dtype), params, *(each.key for each in below))
+        return _Facts(
+            self._keys.setdefault(shape, len(self._keys)),
+            expr.op == "Column" or any(each.reads for each in below),
+            expr.op not in NONDETERMINISTIC | _BOUND and all(each.is_fixed for each in below),
+            _is_free(expr) and all(each.is_free for each in below),
+        )
+
+
+def _is_free(node: Expr) -> bool:
+    """Without its children. Cheap are numbers and times: no text, no decimal, nothing nested."""
+    kernel = KERNELS.get(node.op)
+    return (
+        kernel is not None
+        and pa.types.is_primitive(node.dtype)
+        and not kernel.can_fail(node)
+        and not minds_rows(node)
+    )
 
 
 # -- trees --------------------------------------------------------------------------------------

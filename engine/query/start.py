@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.errors import ConfigError
+from engine.errors import ConcurrentRunError, ConfigError
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
@@ -80,7 +80,12 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
             request.on_made(execution)
         if meter is not None:
             meter.look = partial(look_at, execution)
-        execution.start()
+        try:
+            execution.start()
+        except ConcurrentRunError:
+            if standby is not None:
+                standby.was_late(definition.checkpoint)
+            raise
     except BaseException:
         if meter is not None:
             meter.close()

@@ -89,7 +89,9 @@ class SparkLauncher:
         except Exception as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error
-            logger.warning("the executors were not warmed up: %s", gist(error))
+            reason = gist(error)
+            level = logging.DEBUG if _OUR_DOING.search(reason) else logging.WARNING
+            logger.log(level, "the executors were not warmed up: %s", reason)
 
     def end_warm_up(self) -> None:
         """Cancel a :meth:`warm_up` that is under way on another thread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Final
 
 from engine.base.clock import Clock, SystemClock
@@ -15,6 +16,7 @@ logger = logging.getLogger(__name__)
 _AGAIN_S: Final = 30.0
 """Spark ends Python workers that are idle for a minute."""
 _END_S: Final = 5.0
+_END_AGAIN_S: Final = 0.5
 
 
 class WarmWorkers:
@@ -50,9 +52,12 @@ class WarmWorkers:
 
     def end(self) -> None:
         """Free the slots that warming up takes; one that an executor does not free is left."""
-        if self._thread is not None and self._thread.is_alive():
-            self._launcher.end_warm_up()
-            self._thread.join(_END_S)
+        deadline_s = time.monotonic() + _END_S
+        while self._thread is not None and self._thread.is_alive():
+            self._launcher.end_warm_up()  # its job may not have been there the last time
+            self._thread.join(_END_AGAIN_S)
+            if time.monotonic() >= deadline_s:
+                break
 
     def _warm_up(self) -> None:
         try:

@@ -9,6 +9,8 @@ from typing import Final
 _SILENT_S: Final = 10
 _PROBE_S: Final = 5
 _PROBES: Final = 4
+_TIMEOUT_MAX_MS: Final = 2**31 - 1
+"""What the system takes: 24 days."""
 
 
 def ask_when_silent(sock: socket.socket) -> None:
@@ -28,7 +30,7 @@ def give_up_sending(sock: socket.socket, seconds: float) -> None:
 
     Systems that do not know of this keep their own time.
     """
-    _set(sock, "TCP_USER_TIMEOUT", round(seconds * 1000))
+    _set(sock, "TCP_USER_TIMEOUT", min(round(seconds * 1000), _TIMEOUT_MAX_MS))
 
 
 def _set(sock: socket.socket, name: str, value: int) -> None:

@@ -347,6 +347,17 @@ def test_the_system_tells_a_task_of_a_driver_whose_machine_is_gone(
             assert task._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
 
 
+def test_a_driver_may_be_waited_for_longer_than_the_system_can(
+    drive: Callable[..., Driver],
+) -> None:
+    """``taskTimeoutS`` has no end: who wants no timeout gives a large one."""
+    driver = drive()
+    with contextlib.closing(connect(driver.endpoint.dialing, silence_max_s=10**9)) as task:
+        if sys.platform == "linux":
+            set_ms = task._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+            assert set_ms == 2**31 - 1
+
+
 def test_the_error_of_a_task_that_is_dropped_has_an_address_to_copy() -> None:
     try:
         dropping = socket.create_server(("::1", 0), family=socket.AF_INET6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.errors import TransformError
 from engine.expressions.tree import Expr
-from engine.pipeline.optimizer import _key, optimize
+from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import (
     Expand,
     Filter,
@@ -291,7 +291,7 @@ def test_what_a_condition_or_a_struct_uses_again_is_computed_once(kind: str) -> 
     }[kind]  # fmt: skip
     before = pipeline(Project((made,), pa.schema([("x", made.dtype)])))
     plan = optimize(before)
-    assert sum(_key(n) == _key(total) for s in plan.steps for c in s.columns for n in c.walk()) == 1
+    assert sum(node == total for s in plan.steps for c in s.columns for node in c.walk()) == 1
     assert compile_steps(plan)(ROWS).equals(compile_steps(before)(ROWS))
 
 
@@ -374,6 +374,58 @@ def test_what_stands_beside_what_holds_it_twice_is_computed_once() -> None:
     columns = (op("Multiply", larger, larger), rest)
     computed = _computed(pipeline(Project(columns, pa.schema([("x", INT), ("y", INT)]))))
     assert (computed.count("Remainder"), computed.count("Add")) == (1, 1)
+
+
+def test_what_stands_in_two_of_one_another_and_beside_them_is_computed_once() -> None:
+    rest = op("Remainder", column(SOURCE, 0), literal(3))
+    larger = op("Add", rest, literal(1))
+    squared = op("Multiply", larger, literal(7))
+    columns = (squared, op("Subtract", squared, literal(1)), rest)
+    schema = pa.schema([("x", INT), ("y", INT), ("z", INT)])
+    computed = _computed(pipeline(Project(columns, schema)))
+    assert [computed.count(name) for name in ("Remainder", "Add", "Multiply")] == [1, 1, 1]
+
+
+def test_what_is_shared_in_turn_has_names_of_its_own() -> None:
+    """``continuous replay`` shows the columns of each step by their names."""
+    total = op("Add", column(SOURCE, 0), column(SOURCE, 1))
+    is_small = comparison("LessThan", total, literal(3))  # free once the total is a column
+    is_zero = comparison("EqualTo", column(SOURCE, 0), literal(0))
+    choice = op(
+        "If",
+        is_zero,
+        op("If", is_small, literal(1), literal(2)),
+        op("If", is_small, literal(3), literal(4)),
+    )
+    schema = pa.schema([("x", INT), ("y", INT)])
+    before = pipeline(Project((total, choice), schema))
+    assert _computed(before).count("LessThan") == 1
+    steps = [step for step in optimize(before).steps if isinstance(step, Project)]
+    assert len(steps) == 3
+    for step in steps:
+        assert len(set(step.schema.names)) == len(step.schema.names)
+
+
+class Watched(dict[str, Any]):
+    """Parameters that tell how often all of them were looked at."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        Watched.looks += 1
+        return super().items()
+
+
+def test_a_deep_tree_is_looked_at_once() -> None:
+    """Two columns of a hundred additions would take a minute, if each were compared anew."""
+    deep = column(SOURCE, 0)
+    for number in range(60):
+        deep = Expr("Add", (deep, literal(number + 1)), INT, True, Watched(eval_mode="ANSI"))
+    columns = (deep, op("Multiply", deep, literal(7)))
+    Watched.looks = 0
+    plan = optimize(pipeline(Project(columns, pa.schema([("x", INT), ("y", INT)]))))
+    assert len(plan.steps) == 2
+    assert Watched.looks <= 4 * 60
 
 
 def test_a_text_is_computed_where_it_is_asked_for() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count, pairwise
 
 import pytest
 
@@ -16,6 +18,7 @@ from engine.checkpoint.standby import NoTurn, Standby
 from engine.checkpoint.standing_by import (
     FOLDER,
     FORGOTTEN_S,
+    RENEWED_S,
     WATCHED_S,
     OwnNote,
     StandingBy,
@@ -38,6 +41,34 @@ def test_a_standby_is_told_while_it_waits(checkpoint: Checkpoint) -> None:
     assert {one.process for each in told for one in each} == {Process.current()}
     assert all(len(each) == 1 for each in told)
     assert standing_by(checkpoint.storage, clock) == [], "now it runs the query"
+
+
+def test_it_is_told_and_warm_however_rare_heartbeats_are(checkpoint: Checkpoint) -> None:
+    """On other machines a note counts for 35 seconds, and an idle Python worker lives a minute."""
+    ages_s: list[float] = []
+    warmed_s: list[float] = []
+
+    pauses = count()
+
+    def look() -> None:
+        if next(pauses) % 40:
+            return
+        ages_s.extend(
+            (clock.now_ms() - one.seen_at_ms) / 1000
+            for one in standing_by(checkpoint.storage, clock)
+        )
+
+    clock = EventfulClock(look)
+    lease = Lease.acquire(checkpoint, run_id="run-a", clock=clock, heartbeat_interval_ms=40_000)
+    elsewhere(checkpoint, lease)
+
+    assert Standby(never, clock).await_turn(
+        checkpoint, lambda: warmed_s.append(clock.monotonic_s())
+    )
+
+    assert clock.monotonic_s() > 40
+    assert max(ages_s) <= RENEWED_S + 1
+    assert max(b - a for a, b in pairwise(warmed_s)) <= 1
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "over"])
@@ -127,16 +158,32 @@ def test_one_that_only_stands_by_takes_over(checkpoint: Checkpoint, clock: Manua
     Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_one_that_only_stands_by_ends_when_another_one_was_faster(
+    checkpoint: Checkpoint, clock: ManualClock, begins: bool
+) -> None:
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    standby = Standby(never, clock, begins=begins)
+    assert standby.await_turn(checkpoint)
+    standby.was_late(checkpoint)  # the run that was waited for has woken up: it is waited for again
+
+    Lease.acquire(checkpoint, run_id="run-b", clock=clock, lost=standby.lost)
+
+    with nullcontext() if begins else pytest.raises(NoTurn, match="run-b"):
+        standby.was_late(checkpoint)
+
+
 @pytest.mark.parametrize("kind", ["drain", "stop"])
 @pytest.mark.parametrize("run_id", ["run-a", None])
 def test_one_that_dies_after_it_was_asked_to_end_has_no_successor(
     checkpoint: Checkpoint, clock: ManualClock, kind: str, run_id: str | None
 ) -> None:
-    elsewhere(checkpoint, acquire(checkpoint, clock))
+    lease = acquire(checkpoint, clock)
+    elsewhere(checkpoint, lease)
     checkpoint.requests.ask(kind, by="a test", run_id=run_id)  # type: ignore[arg-type]
 
     with pytest.raises(NoTurn) as ended:
-        Standby(never, clock).await_turn(checkpoint)
+        Standby(never, _beating_once(checkpoint, lease, clock)).await_turn(checkpoint)
 
     assert ended.value.holder is not None
 
@@ -175,4 +222,41 @@ def test_one_that_dies_while_it_drains_has_no_successor(
     elsewhere(checkpoint, lease)
 
     with pytest.raises(NoTurn):
-        Standby(never, clock).await_turn(checkpoint)
+        Standby(never, _beating_once(checkpoint, lease, clock)).await_turn(checkpoint)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("told", ["asked", "draining"])
+def test_one_that_had_died_while_it_ended_keeps_nobody_from_a_start(
+    checkpoint: Checkpoint, clock: ManualClock, told: str, begins: bool
+) -> None:
+    """Else no ``continuous run --standby`` would ever run the query again."""
+    lease = acquire(checkpoint, clock)
+    if told == "asked":
+        checkpoint.requests.ask("drain", by="a test")
+    else:
+        lease.heartbeat(state=QueryState.DRAINING)
+    elsewhere(checkpoint, lease)
+    standby = Standby(never, clock, begins=begins)
+
+    if begins:
+        assert standby.await_turn(checkpoint)
+    else:
+        with pytest.raises(NoTurn):
+            standby.await_turn(checkpoint)
+
+
+def _beating_once(checkpoint: Checkpoint, lease: Lease, own: ManualClock) -> ManualClock:
+    """A clock in whose first pause the run shows that it is alive.
+
+    :param own: that of the run.
+    """
+    beats = iter([lease.heartbeat])
+
+    def beat() -> None:
+        for heartbeat in beats:
+            own.sleep(1)
+            heartbeat()
+            elsewhere(checkpoint, lease)
+
+    return EventfulClock(beat)

@@ -61,6 +61,24 @@ def test_an_executor_that_hangs_keeps_no_standby_from_its_turn(tmp_path: Path) -
     assert launcher.ended == 1
 
 
+def test_a_job_that_begins_at_the_end_is_ended_too() -> None:
+    """Spark cancels what it has, not what it gets in the next moment."""
+
+    class Late(Launcher):
+        def end_warm_up(self) -> None:
+            self.ended += 1
+            if self.ended > 1:
+                self.go.set()
+
+    launcher = Late()
+    warm = made(launcher, ManualClock())
+    warm.keep()
+    warm.end()
+    assert warm._thread is not None
+    assert not warm._thread.is_alive()
+    assert launcher.ended == 2
+
+
 def test_they_are_warmed_again_after_half_a_minute() -> None:
     clock, launcher = ManualClock(), Launcher()
     launcher.go.set()

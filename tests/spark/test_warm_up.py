@@ -1,0 +1,48 @@
+"""Executors that a standby warms up are free when its turn comes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from engine.spark import executor_launcher
+from engine.spark.executor_launcher import SparkLauncher
+from engine.spark.warm_workers import WarmWorkers
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+
+def _hangs() -> Callable[[], None]:
+    def hang() -> None:
+        threading.Event().wait(600)
+
+    return hang
+
+
+def test_slots_are_free_again_and_nothing_has_failed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executor_launcher, "look_at_worker", _hangs)
+    launcher = SparkLauncher(spark)
+    before = launcher.slots()
+    assert before is not None
+    warm = WarmWorkers(launcher)
+    with caplog.at_level(logging.INFO, logger="engine"):
+        warm.keep()
+        wait_until(lambda: _free(launcher) == 0, "the tasks that warm up")
+        warm.end()
+    assert warm._thread is not None
+    assert not warm._thread.is_alive()
+    assert caplog.messages == []
+    wait_until(lambda: _free(launcher) == before.free, "free slots")
+
+
+def _free(launcher: SparkLauncher) -> int:
+    slots = launcher.slots()
+    assert slots is not None
+    return slots.free
