@@ -47,13 +47,22 @@ def function_of(gateway: Any, node: JavaObject) -> JavaObject:
 
 
 def eval_mode_of(function: JavaObject) -> str:
-    """``ANSI``, ``TRY`` or ``LEGACY``."""
+    """``ANSI``, ``TRY`` or ``LEGACY``; of ``corr`` that of its last division."""
     for name, value in constructor_parts(function):
         if name == "evalContext":
             return str(value.evalMode().toString())
         if name == "evalMode":
             return str(value.toString())
+    if simple_name(function) == "Corr":
+        return eval_mode_of(_last_division(function.evaluateExpression()))
     return "LEGACY"
+
+
+def _last_division(node: JavaObject) -> JavaObject:
+    """That which stands in the last branches."""
+    while simple_name(node) != "Divide":
+        *_, node = scala_seq(node.children())
+    return node
 
 
 def normalized(gateway: Any, node: JavaObject) -> JavaObject:

@@ -32,6 +32,13 @@ def test_stateful_queries(session: SparkSession, tmp_path: Path, case: Case) -> 
     assert not told, "\n".join(told)
 
 
+def test_a_correlation_divides_as_the_session_does(session: SparkSession, tmp_path: Path) -> None:
+    """Of equal values there is none: an error in ANSI mode."""
+    views(session, tmp_path)
+    (case,) = (each for each in cases() if each.name == "corr(n, id)-append-ansi")
+    assert differences(session, tmp_path, case, steps()) == []
+
+
 @pytest.mark.sampled(0.01)
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
 def test_keys_that_stay_in_their_partitions(
