@@ -150,7 +150,7 @@ class SparkCluster:
             for worker in self._workers
             for each in psutil.Process(worker.pid).children(recursive=True)
         ]
-        return [each for each in family if _runs(each)]
+        return [each for each in family if runs(each)]
 
     def applications(self) -> int:
         """Return how many applications have had an executor so far."""
@@ -225,7 +225,7 @@ def bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _runs(process: psutil.Process) -> bool:
+def runs(process: psutil.Process) -> bool:
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

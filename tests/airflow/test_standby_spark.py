@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigg
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import standing_by
+from tests.airflow.spark_cluster import runs
 from tests.faults.l4_processes import bury
 from tests.sink_files import committed
 from tests.waiting import wait_until
@@ -43,19 +45,19 @@ def processes(folder: Path) -> list[psutil.Process]:
     """Those of the query, with all that they have started."""
     marker = f"{folder}/checkpoint.logs/"
     found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(
-            part.startswith(marker) for part in process.info["cmdline"] or []
-        ):
-            found += [process, *process.children(recursive=True)]
-    return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+    for process in psutil.process_iter(["cmdline"]):
+        if any(part.startswith(marker) for part in process.info["cmdline"] or []):
+            with suppress(psutil.NoSuchProcess):  # it may end at any moment
+                found += [process, *process.children(recursive=True)]
+    return [each for each in found if runs(each)]
 
 
 @pytest.fixture(autouse=True)
 def none_is_left(tmp_path: Path) -> Iterator[None]:
     yield
     for process in processes(tmp_path):
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def task(spec: dict[str, Any]) -> RunContinuousQueryOperator:
