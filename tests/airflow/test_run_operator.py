@@ -21,6 +21,7 @@ from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigg
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.supervising import deferred, supervisor
 from tests.waiting import wait_until
 
 Run = Callable[..., RunContinuousQueryOperator]
@@ -29,27 +30,9 @@ Run = Callable[..., RunContinuousQueryOperator]
 @pytest.fixture
 def supervise(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Run:
     def make(**arguments: Any) -> RunContinuousQueryOperator:
-        given = {
-            "task_id": "run",
-            "spec": spec,
-            "deferrable": False,
-            "poll_interval": 0.05,
-            "timeout": 30,
-            "restart_delay": 0.0,
-            "takeover_grace": 0.0,
-        }
-        return RunContinuousQueryOperator(**{**given, **arguments})
+        return supervisor(spec, **{"deferrable": False, **arguments})
 
     return make
-
-
-def deferred(task: RunContinuousQueryOperator, context: Any) -> QuerySupervisionTrigger:
-    with pytest.raises(TaskDeferred) as caught:
-        task.execute(context)
-    assert caught.value.method_name == "supervised"
-    trigger = caught.value.trigger
-    assert isinstance(trigger, QuerySupervisionTrigger)
-    return trigger
 
 
 def checkpoint_of(spec: dict[str, Any]) -> Checkpoint:

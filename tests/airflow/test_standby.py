@@ -31,6 +31,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import StandingBy, standing_by
 from engine.errors import ConfigError
+from tests.airflow.supervising import deferred, supervisor, trigger_of
 from tests.waiting import wait_until
 
 Run = Callable[..., RunContinuousQueryOperator]
@@ -60,17 +61,7 @@ def standbys(
 @pytest.fixture
 def supervise(standbys: list[SubmittedQuery], spec: dict[str, Any]) -> Run:
     def make(**arguments: Any) -> RunContinuousQueryOperator:
-        given = {
-            "task_id": "run",
-            "spec": spec,
-            "deferrable": True,
-            "standby": True,
-            "poll_interval": 0.05,
-            "timeout": 30,
-            "restart_delay": 0.0,
-            "takeover_grace": 0.0,
-        }
-        return RunContinuousQueryOperator(**{**given, **arguments})
+        return supervisor(spec, **{"deferrable": True, "standby": True, **arguments})
 
     return make
 
@@ -80,23 +71,12 @@ def checkpoint(spec: dict[str, Any]) -> Checkpoint:
     return Checkpoint(spec["checkpoint_location"])
 
 
-def deferred(task: RunContinuousQueryOperator, context: Any) -> QuerySupervisionTrigger:
-    with pytest.raises(TaskDeferred) as caught:
-        task.execute(context)
-    return trigger_of(caught.value)
-
-
 def resumed(
     task: RunContinuousQueryOperator, context: Any, event: dict[str, Any]
 ) -> QuerySupervisionTrigger:
     with pytest.raises(TaskDeferred) as caught:
         task.supervised(context, event)
     return trigger_of(caught.value)
-
-
-def trigger_of(found: TaskDeferred) -> QuerySupervisionTrigger:
-    assert isinstance(found.trigger, QuerySupervisionTrigger)
-    return found.trigger
 
 
 def one_waits(checkpoint: Checkpoint) -> StandingBy:

@@ -141,11 +141,13 @@ class Hosts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for host in self._all.values():
-            for left in host.processes():
-                with suppress(psutil.NoSuchProcess):
-                    left.kill()
-        self._remove()
+        try:
+            for host in self._all.values():
+                for left in host.processes():
+                    with suppress(psutil.NoSuchProcess):
+                        left.kill()
+        finally:
+            self._remove()
 
     def _make(self, name: str) -> None:
         _run("ip", "netns", "add", name)
