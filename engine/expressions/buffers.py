@@ -103,26 +103,37 @@ def chosen(mask: pa.Array, left: pa.Array | pa.Scalar, right: pa.Array | pa.Scal
     dtype = left.type
     if len(mask) < LONG or not (pa.types.is_integer(dtype) or pa.types.is_floating(dtype)):
         return pc.if_else(mask, left, right)
-    is_left = bits_of(mask.buffers()[1], mask.offset, len(mask))
-    bits, valid_left = _bits_of(left)
-    others, valid_right = _bits_of(right)
-    from_left = kept(is_left, dtype.bit_width // 8)
+    from_left = kept(bits_of(mask.buffers()[1], mask.offset, len(mask)), dtype.bit_width // 8)
+    bits, others = _bits_of(left), _bits_of(right)
     result = np.bitwise_xor(bits, others, out=room(len(mask), from_left.dtype))
     np.bitwise_and(result, from_left, out=result)
     np.bitwise_xor(result, others, out=result)
+    valid_left, valid_right = _validity_of(left), _validity_of(right)
     valid = None
-    if not (valid_left is _ALL and valid_right is _ALL):
-        either = (is_left & valid_left) | (~is_left & valid_right)
-        valid = pa.py_buffer(np.packbits(either, bitorder="little"))
+    if not (valid_left is _VALID and valid_right is _VALID):
+        valid = pc.if_else(mask, valid_left, valid_right).buffers()[1]
     return pa.Array.from_buffers(dtype, len(mask), [valid, pa.py_buffer(result)])
 
 
-def _bits_of(value: pa.Array | pa.Scalar) -> tuple[Any, Any]:
-    """Values as integers of their width, and where they are not null."""
+def _bits_of(value: pa.Array | pa.Scalar) -> Any:
+    """Values as integers of their width; a Scalar as one of NumPy."""
     if isinstance(value, pa.Scalar):
-        (bits,), valid = _bits_of(pa.repeat(value, 1))
-        return bits, valid if valid is _ALL else valid[0]
-    return values_of(value).view(f"i{value.type.bit_width // 8}"), valid_of(value)
+        return _bits_of(pa.repeat(value, 1))[0]
+    return values_of(value).view(f"i{value.type.bit_width // 8}")
+
+
+_VALID: Final = pa.scalar(True)
+
+
+def _validity_of(value: pa.Array | pa.Scalar) -> Any:
+    """Where a value is not null, as booleans of Arrow; :data:`_VALID` for everywhere."""
+    if isinstance(value, pa.Scalar):
+        return _VALID if value.is_valid else pa.scalar(False)
+    if value.null_count == 0:
+        return _VALID
+    return pa.Array.from_buffers(
+        pa.bool_(), len(value), [None, value.buffers()[0]], offset=value.offset
+    )
 
 
 def saturated(x: Any) -> Any:

@@ -10,8 +10,8 @@ children are evaluated on, because Spark never raises an error for a branch it d
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
@@ -44,6 +44,25 @@ class Context:
     hopeful: bool = False
     partition: int = 0
     exact_math: bool = False
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How a node reads in Python, for values that are not NULL, with which it is not NULL either:
+    see :mod:`engine.expressions.few_rows`. For all that goes another way it raises.
+
+    :param text: an expression; ``{0}``, ``{1}``... are the arguments.
+    :param may_be_beyond: a whole number that its type may not have. Then it raises, too.
+    :param names: what stands in braces besides.
+    """
+
+    text: str
+    may_be_beyond: bool = False
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+
+def no_formula(expr: Expr) -> Formula | None:
+    return None
 
 
 def never(expr: Expr) -> bool:
@@ -79,6 +98,7 @@ class Kernel:
     :param takes: which rare types its arguments may have, see
         :mod:`engine.expressions.argument_types`.
     :param always: of its children so many, from the first one, are evaluated for every row.
+    :param formula: how a node reads in Python, or None.
     """
 
     op: str
@@ -92,6 +112,7 @@ class Kernel:
     unbounded: bool = False
     takes: Rare = Rare.NONE
     always: int = 0
+    formula: Callable[[Expr], Formula | None] = no_formula
 
     def refusal(self, expr: Expr) -> str | None:
         """Why a node cannot be evaluated, or None if it can."""
@@ -109,6 +130,7 @@ class Declared(TypedDict, total=False):
     unbounded: bool
     takes: Rare
     always: int
+    formula: Callable[[Expr], Formula | None]
 
 
 KERNELS: dict[str, Kernel] = {}

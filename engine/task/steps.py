@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from engine.expressions.few_rows import FEW, FewRows, Values, as_array, listed
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
@@ -24,7 +25,7 @@ from engine.pipeline.pipeline import (
     Watermark,
 )
 from engine.task.column_batches import as_batch
-from engine.task.evaluation import columns_of, mask_of
+from engine.task.evaluation import columns_of, computed, mask_of
 from engine.task.event_times import EventTimes
 from engine.task.generate import expand, generate
 from engine.task.hash_join import join
@@ -58,7 +59,8 @@ def batch_by_batch(
     width = len(schema)
 
     def compute(batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        rows = Rows(batch.num_rows, batch.column)
+        few = batch.num_rows <= FEW
+        rows = (FewRows if few else Rows)(batch.num_rows, batch.column)
         for step in compiled:
             if rows.num_rows == 0:  # an expression that raises has no row to raise for
                 return None
@@ -122,26 +124,41 @@ def _compile(step: Step, context: Context) -> RowsStep | None:
 
 
 def _filter(condition: Expr, context: Context) -> RowsStep:
-    mask = mask_of(condition, context)
-    return lambda rows: rows.filter(mask(rows))
+    mask = computed(condition, context)
+
+    def keep(rows: Rows) -> Rows:
+        kept = mask(rows)
+        if isinstance(rows, FewRows) and isinstance(kept, list):
+            return rows.kept(kept)
+        return rows.filter(kept)
+
+    return keep
 
 
 def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
     """Columns that are passed on are not touched before somebody asks for them."""
     passed = {i: c.params["ordinal"] for i, c in enumerate(columns) if c.op == "Column"}
-    places = [index for index in range(len(columns)) if index not in passed]
-    compute = columns_of([columns[index] for index in places], context)
-
-    if not passed:
-        return lambda rows: Rows(rows.num_rows, compute(rows).__getitem__)
+    types = [column.dtype for column in columns]
+    compute = {i: computed(c, context) for i, c in enumerate(columns) if i not in passed}
 
     def project(rows: Rows) -> Rows:
-        computed = dict(zip(places, compute(rows), strict=True))
+        made = {index: of_rows(rows) for index, of_rows in compute.items()}
 
         def load(index: int) -> pa.Array:
-            return rows.column(passed[index]) if index in passed else computed[index]
+            if index in passed:
+                return rows.column(passed[index])
+            return as_array(made[index], types[index])
 
-        return Rows(rows.num_rows, load)
+        if not isinstance(rows, FewRows):
+            return Rows(rows.num_rows, load)
+
+        def load_values(index: int) -> Values | None:
+            if index in passed:
+                return rows.values(passed[index])
+            values = made[index]
+            return values if isinstance(values, list) else listed(values)
+
+        return FewRows(rows.num_rows, load, load_values)
 
     return project
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
+from engine.expressions.few_rows import FEW, FewRows, as_array, in_python
 from engine.expressions.registry import Context, Evaluator
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
@@ -150,6 +152,8 @@ def compare_trees(
     context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
     ours = [_evaluate(tree, rows, context) for tree in trees]
+    for result in ours:
+        _compare_in_python(result, rows, context)
     theirs = _values_or_failures(frame, expressions, ours)
     differences: list[Difference] = []
     for text, result, values, tolerance in zip(
@@ -262,6 +266,32 @@ def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
         for row, value in zip(good, values, strict=True):
             result.values[row] = value
     return result
+
+
+def _compare_in_python(result: OurResult, rows: Rows, context: Context) -> None:
+    """What Python makes of few rows is what the kernels make of them, to the bit; each row alone,
+    and those for which it makes something, together. If not, that is an error of the row."""
+    compute = in_python(result.expr, context)
+    if compute is None:
+        return
+    alone = [row for row in range(rows.num_rows) if compute(_few(rows, [row])) is not None]
+    pieces = [alone[start : start + FEW] for start in range(0, len(alone), FEW)]
+    for some in [[row] for row in alone] + pieces:
+        values = compute(_few(rows, some))
+        made = [] if values is None else plain_values(as_array(values, result.expr.dtype))
+        for row, value in zip_longest(some, made):
+            if row in result.errors or _bits_of(value) != _bits_of(result.values[row]):
+                result.errors[row] = f"Python makes {value!r} of few rows"
+
+
+def _few(rows: Rows, chosen: list[int]) -> FewRows:
+    return FewRows(len(chosen), rows.taken(pa.array(chosen, pa.int32())).column)
+
+
+def _bits_of(value: Any) -> Any:
+    """NaN is not equal to itself, and -0.0 is equal to 0.0."""
+    is_number = isinstance(value, float) and not math.isnan(value)
+    return struct.pack("d", value) if is_number else str(value)
 
 
 def _complaint(error: Exception) -> str:

@@ -19,7 +19,7 @@ from engine.expressions.casts.rules import Casting, any_part, castable, converte
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
 from engine.expressions.malformed import value_of
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import has_variant, is_integral, sql_name
@@ -80,6 +80,17 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
     return special_moment(value_of(text), casting)
 
 
+def _formula(expr: Expr) -> Formula | None:
+    source, target = expr.children[0].dtype, expr.dtype
+    if not is_integral(source):
+        return None
+    if is_integral(target):
+        return Formula("{0}", may_be_beyond=target.bit_width < source.bit_width)
+    if pa.types.is_string(target):
+        return Formula("{text}({0})", names={"text": str})
+    return Formula("{number}({0})", names={"number": float}) if target == pa.float64() else None
+
+
 @strict(
     "Cast",
     supports=_supports,
@@ -92,6 +103,7 @@ def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:
         "spark.sql.legacy.timeParserPolicy",
     ),
     takes=Rare.ALL_AND_VARIANT,
+    formula=_formula,
 )
 def cast(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""

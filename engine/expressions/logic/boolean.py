@@ -11,13 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.datum import only_where, to_array
-from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    Formula,
+    ValueFunction,
+    lazy,
+    strict,
+)
 from engine.expressions.tree import Expr
 
 _BOOL = pa.bool_()
 
 
-@lazy("And", "Or", always=1)
+@lazy("And", "Or", always=1, formula=lambda expr: Formula(f"{{0}} {expr.op.lower()} {{1}}"))
 def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """False decides AND, true decides OR; null decides nothing."""
     left, right = children
@@ -35,7 +43,7 @@ def connective(expr: Expr, children: Sequence[Evaluator], context: Context) -> E
     return guarded
 
 
-@strict("Not")
+@strict("Not", formula=lambda expr: Formula("not {0}"))
 def negation(expr: Expr, context: Context) -> ValueFunction:
     """Null stays null."""
     return lambda value: pc.invert(value)

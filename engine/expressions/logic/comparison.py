@@ -16,16 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
+from engine.expressions.buffers import LONG, values_of
 from engine.expressions.datum import constant_value, to_array, to_scalar
 from engine.expressions.logic.ranks import common_ranks, is_orderable
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL, sql_name
 from engine.expressions.vectors import on_numpy
 
 Compare = Callable[[Datum, Datum], Datum]
 
-_NULL = pa.scalar(None, pa.bool_())
+_BOOL = pa.bool_()
+_NULL = pa.scalar(None, _BOOL)
 _FALSE = pa.scalar(False)
 
 
@@ -110,7 +112,26 @@ def compare(op: str, dtype: pa.DataType, right: float | None = None) -> Compare:
         if right is not None and not math.isnan(right):
             return _RIGHT_IS_NUMBER[op]
         return _WITH_NAN[op]
-    return _PLAIN[op]
+    return _of_integers(op) if pa.types.is_integer(dtype) else _PLAIN[op]
+
+
+def _of_integers(op: str) -> Compare:
+    plain, function = _PLAIN[op], _NUMPY[op]
+
+    def both(left: Datum, right: Datum) -> Datum:
+        """Long columns without NULL by NumPy, in half the time."""
+        if not isinstance(left, pa.Array) or len(left) < LONG or left.null_count:
+            return plain(left, right)
+        if isinstance(right, pa.Scalar):
+            other = right.as_py()
+        else:
+            other = None if right.null_count else values_of(right)
+        if other is None:
+            return plain(left, right)
+        bits = np.packbits(function(values_of(left), other), bitorder="little")
+        return pa.Array.from_buffers(_BOOL, len(left), [None, pa.py_buffer(bits)], 0)
+
+    return both
 
 
 def comparable(expr: Expr) -> str | None:
@@ -136,7 +157,24 @@ def alike(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(one == other)
 
 
-@strict(*_PLAIN, supports=comparable, takes=Rare.ALL)
+_SIGNS = {
+    "EqualTo": "==",
+    "EqualNullSafe": "==",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+
+
+def _formula(expr: Expr) -> Formula | None:
+    """Texts are in the same order by characters as by bytes of UTF-8."""
+    if pa.types.is_floating(expr.children[0].dtype):
+        return None
+    return Formula(f"{{0}} {_SIGNS[expr.op]} {{1}}")
+
+
+@strict(*_PLAIN, supports=comparable, takes=Rare.ALL, formula=_formula)
 def comparison(expr: Expr, context: Context) -> ValueFunction:
     """Null if either side is."""
     left, right = expr.children
@@ -145,7 +183,7 @@ def comparison(expr: Expr, context: Context) -> ValueFunction:
     return compare(expr.op, left.dtype, number)
 
 
-@strict("EqualNullSafe", supports=comparable, takes=Rare.ALL)
+@strict("EqualNullSafe", supports=comparable, takes=Rare.ALL, formula=_formula)
 def equal_null_safe(expr: Expr, context: Context) -> ValueFunction:
     """``<=>``: never null; two nulls are equal."""
     dtype = expr.children[0].dtype

@@ -14,13 +14,21 @@ import pyarrow.compute as pc
 from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import chosen
 from engine.expressions.datum import is_harmless, only_where, to_array
-from engine.expressions.registry import Context, Datum, Evaluator, lazy
+from engine.expressions.registry import Context, Datum, Evaluator, Formula, lazy
 from engine.expressions.tree import Expr
 
 _BOOL = pa.bool_()
 
 
-@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT, always=1)
+def _formula(expr: Expr) -> Formula | None:
+    last = len(expr.children) - 1
+    if last % 2:  # without ELSE it may be NULL
+        return None
+    pairs = (f"{{{value}}} if {{{value - 1}}} else " for value in range(1, last, 2))
+    return Formula(f"{''.join(pairs)}{{{last}}}")
+
+
+@lazy("If", "CaseWhen", takes=Rare.ALL_AND_VARIANT, always=1, formula=_formula)
 def case_when(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``children`` are condition, value, condition, value, ... and perhaps the value of ELSE.
 

@@ -13,17 +13,25 @@ import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
 from engine.expressions.datum import only_where, to_array
-from engine.expressions.registry import Context, Datum, Evaluator, ValueFunction, lazy, strict
+from engine.expressions.registry import (
+    Context,
+    Datum,
+    Evaluator,
+    Formula,
+    ValueFunction,
+    lazy,
+    strict,
+)
 from engine.expressions.tree import Expr
 
 
-@strict("IsNull", takes=Rare.ALL_AND_VARIANT)
+@strict("IsNull", takes=Rare.ALL_AND_VARIANT, formula=lambda expr: Formula("{0} is None"))
 def is_null(expr: Expr, context: Context) -> ValueFunction:
     """NaN is not null."""
     return lambda value: pc.is_null(value)
 
 
-@strict("IsNotNull", takes=Rare.ALL_AND_VARIANT)
+@strict("IsNotNull", takes=Rare.ALL_AND_VARIANT, formula=lambda expr: Formula("{0} is not None"))
 def is_not_null(expr: Expr, context: Context) -> ValueFunction:
     """NaN is not null."""
     return lambda value: pc.is_valid(value)

@@ -16,6 +16,7 @@ Source: ``arithmetic.scala`` of Catalyst; ``MathUtils`` of Spark.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -30,7 +31,7 @@ from engine.expressions.argument_types import Rare
 from engine.expressions.buffers import values_of, with_nulls_of
 from engine.expressions.datum import constant_value
 from engine.expressions.numbers import checked
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
 from engine.expressions.times.interval_arithmetic import interval_arithmetic, is_interval
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
@@ -38,10 +39,16 @@ from engine.expressions.vectors import on_numpy, per_row
 
 _CHECKED = {"Add": pc.add_checked, "Subtract": pc.subtract_checked, "Multiply": pc.multiply_checked}
 _UNCHECKED = {"Add": pc.add, "Subtract": pc.subtract, "Multiply": pc.multiply}
-_EXACT: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": lambda a, b: a + b,
-    "Subtract": lambda a, b: a - b,
-    "Multiply": lambda a, b: a * b,
+_SIGNS = {"Add": "+", "Subtract": "-", "Multiply": "*"}
+_NUMPY: dict[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Subtract": np.subtract,
+    "Multiply": np.multiply,
+}
+_EXACT: dict[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "Subtract": operator.sub,
+    "Multiply": operator.mul,
 }
 
 
@@ -74,6 +81,11 @@ def _may_fail_to_divide(expr: Expr) -> bool:
     return (_ansi(expr) and not harmless) or decimals.division_may_be_impossible(expr)
 
 
+def _formula(expr: Expr) -> Formula:
+    text = f"{{0}} {_SIGNS[expr.op]} {{1}}"
+    return Formula(text, may_be_beyond=is_integral(expr.dtype))
+
+
 @strict(
     "Add",
     "Subtract",
@@ -83,6 +95,7 @@ def _may_fail_to_divide(expr: Expr) -> bool:
     loop=True,
     reads=("eval_mode",),
     takes=Rare.INTERVALS,
+    formula=_formula,
 )
 def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     """Both sides have the result's type, except for decimals."""
@@ -94,7 +107,7 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
     unchecked: ValueFunction = _UNCHECKED[expr.op]
     if pa.types.is_floating(dtype) or mode == "LEGACY":
         return unchecked
-    each_checked, exact = _CHECKED[expr.op], _EXACT[expr.op]
+    each_checked, exact, on_long = _CHECKED[expr.op], _EXACT[expr.op], _NUMPY[expr.op]
     limit = 1 << (dtype.bit_width - 1)
 
     def in_range_or_null(left: int, right: int) -> int | None:
@@ -102,8 +115,8 @@ def add_subtract_multiply(expr: Expr, context: Context) -> ValueFunction:
         return int(result) if -limit <= result < limit else None
 
     def compute(left: Datum, right: Datum) -> Datum:
-        if checked.surely_fits(exact, limit, left, right):
-            return unchecked(left, right)
+        if (result := checked.of_long(exact, on_long, dtype, left, right)) is not None:
+            return result
         try:
             return each_checked(left, right)
         except pa.ArrowInvalid:
@@ -120,7 +133,14 @@ def _overflow(op: str, dtype: pa.DataType) -> TransformError:
     return ansi.arithmetic_overflow(dtype, f"try_{op.lower()}")
 
 
-@strict("Divide", supports=_numeric, can_fail=_may_fail_to_divide, loop=True, reads=("eval_mode",))
+@strict(
+    "Divide",
+    supports=_numeric,
+    can_fail=_may_fail_to_divide,
+    loop=True,
+    reads=("eval_mode",),
+    formula=lambda expr: Formula("{0} / {1}"),
+)
 def divide(expr: Expr, context: Context) -> ValueFunction:
     """DOUBLE or decimal: Spark's analyzer casts everything else."""
     if pa.types.is_decimal(expr.dtype):
@@ -136,12 +156,17 @@ def divide(expr: Expr, context: Context) -> ValueFunction:
     return lambda left, right: on_numpy(quotient, expr.dtype, left, right)
 
 
+def _towards_zero(left: int, right: int) -> int:
+    return left // right if (left < 0) == (right < 0) else -(-left // right)
+
+
 @strict(
     "IntegralDivide",
     supports=_numeric,
     can_fail=_may_fail_to_divide,
     loop=True,
     reads=("eval_mode",),
+    formula=lambda expr: Formula("{quotient}({0}, {1})", True, {"quotient": _towards_zero}),
 )
 def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     """Towards zero; the result is BIGINT."""
@@ -165,6 +190,8 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     raises = failure if _ansi(expr) else None
 
     def compute(left: Datum, right: Datum) -> Datum:
+        if (result := checked.integral_quotient(left, right)) is not None:
+            return result
         if raises is not None:
             with suppress(pa.ArrowInvalid):
                 return pc.divide_checked(left, right)

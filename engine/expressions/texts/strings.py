@@ -26,7 +26,7 @@ from engine.expressions.malformed import (
     octets_of,
     value_of,
 )
-from engine.expressions.registry import Context, Datum, ValueFunction, strict
+from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -71,7 +71,12 @@ def _is_ascii(value: Datum) -> bool:
     return isinstance(value, pa.Array) and is_ascii(value)
 
 
-@strict("Upper", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
+@strict(
+    "Upper",
+    loop=True,
+    presumes=("spark.sql.icu.caseMappings.enabled",),
+    formula=lambda expr: Formula("{upper}({0})", names={"upper": to_upper}),
+)
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
     return lambda s: (
@@ -79,7 +84,12 @@ def upper(expr: Expr, context: Context) -> ValueFunction:
     )
 
 
-@strict("Lower", loop=True, presumes=("spark.sql.icu.caseMappings.enabled",))
+@strict(
+    "Lower",
+    loop=True,
+    presumes=("spark.sql.icu.caseMappings.enabled",),
+    formula=lambda expr: Formula("{lower}({0})", names={"lower": to_lower}),
+)
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
     return lambda s: (

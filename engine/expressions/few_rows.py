@@ -1,0 +1,220 @@
+"""Few rows, one by one in Python, as Spark's own generated code does it.
+
+A kernel of Arrow takes 1.5 to 5 µs however few rows it gets: of a tree with some of them, ten rows
+cost as much as a thousand. So trees of simple nodes (see
+:class:`~engine.expressions.registry.Formula`) are also compiled to one function of Python, which
+evaluates a node only where Spark does: a branch that is not taken raises nothing.
+
+It is for values that are not NULL and for what goes well. Whatever else there is, an error too, is
+left to the kernels, which start again: nothing is decided here that they would decide otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.expressions.compile import fold
+from engine.expressions.datum import constant
+from engine.expressions.malformed import value_of
+from engine.expressions.registry import KERNELS, Context
+from engine.expressions.row_context import Rows, taken
+from engine.expressions.tree import Expr
+
+Values = list[Any]
+InPython = Callable[["FewRows"], "Values | None"]
+
+FEW: Final = 32
+"""Rows up to which Python is faster, roughly."""
+_DEPTH_MAX: Final = 20
+_NODES_MAX: Final = 100
+_CODES: Final = {
+    pa.int8().id: "b",
+    pa.int16().id: "h",
+    pa.int32().id: "i",
+    pa.int64().id: "q",
+    pa.float64().id: "d",
+}
+_PACK: Final = {
+    id_: [struct.Struct(f"={count}{code}").pack for count in range(FEW + 2)]
+    for id_, code in _CODES.items()
+}
+_OFFSETS: Final = _PACK[pa.int32().id]
+_BOOL: Final = pa.bool_().id
+_TEXT: Final = pa.string().id
+
+
+class FewRows(Rows):
+    """Rows of which Python's values are at hand, too: an Array is made when one is asked for.
+
+    :param num_rows: not more than :data:`FEW`.
+    :param load_values: makes the values of a column, or None: see :meth:`values`.
+    """
+
+    __slots__ = ("_lists", "_load_values")
+
+    def __init__(
+        self,
+        num_rows: int,
+        load: Callable[[Any], pa.Array],
+        load_values: Callable[[int], Values | None] | None = None,
+    ) -> None:
+        super().__init__(num_rows, load)
+        self._lists: dict[int, Values | None] = {}
+        self._load_values = load_values or (lambda index: listed(self.column(index)))
+
+    def values(self, index: int) -> Values | None:
+        """The column at a position; None if a value is NULL, or of a type that is not for Python.
+
+        :raises UnicodeDecodeError: a text is no UTF-8.
+        """
+        if index not in self._lists:
+            self._lists[index] = self._load_values(index)
+        return self._lists[index]
+
+    def kept(self, keep: Values) -> FewRows:
+        """The rows for which ``keep`` is true: these very columns, if it is for all of them."""
+        count = sum(keep)
+        if count == self.num_rows:
+            return self
+        positions: pa.Array | None = None
+
+        def load(index: int) -> pa.Array:
+            nonlocal positions
+            column = self.column(index)
+            if column.type.id in _CODES and (values := rows.values(index)) is not None:
+                return _array(values, column.type)
+            if positions is None:
+                positions = pa.array(itertools.compress(range(self.num_rows), keep), pa.int64())
+            return taken(column, positions)
+
+        def load_values(index: int) -> Values | None:
+            values = self.values(index)
+            return None if values is None else list(itertools.compress(values, keep))
+
+        rows = FewRows(count, load, load_values)
+        return rows
+
+
+def listed(array: pa.Array) -> Values | None:
+    """See :meth:`FewRows.values`."""
+    if array.null_count or not _is_for_python(array.type):
+        return None
+    values: Values = array.to_pylist()
+    return values
+
+
+def as_array(values: Values | pa.Array, dtype: pa.DataType) -> pa.Array:
+    """What an expression has made of few rows."""
+    return _array(values, dtype) if isinstance(values, list) else values
+
+
+def _array(values: Values, dtype: pa.DataType) -> pa.Array:
+    """As ``pa.array``, which takes three times as long for so few."""
+    kind, count = dtype.id, len(values)
+    if kind == _TEXT:
+        octets = [text.encode() for text in values]
+        offsets = _OFFSETS[count + 1](*itertools.accumulate(map(len, octets), initial=0))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(octets))]
+    elif kind == _BOOL:
+        bits = sum(value << place for place, value in enumerate(values))
+        buffers = [None, pa.py_buffer(bits.to_bytes(FEW // 8, "little"))]
+    else:
+        buffers = [None, pa.py_buffer(_PACK[kind][count](*values))]
+    return pa.Array.from_buffers(dtype, count, buffers, 0)
+
+
+def _is_for_python(dtype: pa.DataType) -> bool:
+    return dtype.id in _CODES or dtype.id in (_BOOL, _TEXT)
+
+
+def in_python(expr: Expr, context: Context) -> InPython | None:
+    """The function of a tree; None for one that has no simple form. It returns None for what is
+    left to the kernels."""
+    expr = fold(expr, context)
+    if expr.depth() > _DEPTH_MAX or sum(1 for _ in expr.walk()) > _NODES_MAX:
+        return None
+    writing = _Writing()
+    text = writing.text(expr)
+    if text is None or not writing.columns:
+        return None
+    ordinals = list(writing.columns)
+    compute = writing.function(text)
+
+    def few(rows: FewRows) -> Values | None:
+        try:
+            columns = [values for each in ordinals if (values := rows.values(each)) is not None]
+            return compute(*columns) if len(columns) == len(ordinals) else None
+        except Exception:  # of whatever kind: it is for the kernels to say which
+            return None
+
+    return few
+
+
+class _Writing:
+    """A tree as text.
+
+    :ivar columns: the names of the variables, by the positions of their columns.
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[int, str] = {}
+        self._names: dict[str, Any] = {"beyond": _beyond}
+        self._numbers = itertools.count()
+
+    def text(self, expr: Expr) -> str | None:
+        """An expression of Python; None if a node has none."""
+        if not _is_for_python(expr.dtype):
+            return None
+        if expr.op == "Column":
+            ordinal = expr.params["ordinal"]
+            return self.columns.setdefault(ordinal, f"c{ordinal}")
+        if expr.op == "Literal":
+            scalar = constant(expr)
+            return self._named(value_of(scalar)) if scalar is not None and scalar.is_valid else None
+        kernel = KERNELS.get(expr.op)
+        formula = None if kernel is None else kernel.formula(expr)
+        if formula is None:
+            return None
+        children = [self.text(child) for child in expr.children]
+        if None in children:
+            return None
+        called = {name: self._named(value) for name, value in formula.names.items()}
+        text = f"({formula.text.format(*children, **called)})"
+        if not formula.may_be_beyond:
+            return text
+        limit, name = 1 << (expr.dtype.bit_width - 1), self._new()
+        return f"({name} if {-limit} <= ({name} := {text}) < {limit} else beyond())"
+
+    def function(self, text: str) -> Callable[..., Values]:
+        """From the columns to the results."""
+        names = list(self.columns.values())
+        columns = [f"{name}s" for name in names]
+        each = columns[0] if len(names) == 1 else f"zip({', '.join(columns)})"
+        lines = [
+            f"def compute({', '.join(columns)}):",
+            "    results = []",
+            "    add = results.append",
+            f"    for {', '.join(names)} in {each}:",
+            f"        add({text})",
+            "    return results",
+        ]
+        exec("\n".join(lines), self._names)  # noqa: S102 - no text in it is a user's
+        compute: Callable[..., Values] = self._names["compute"]
+        return compute
+
+    def _named(self, value: Any) -> str:
+        name = self._new()
+        self._names[name] = value
+        return name
+
+    def _new(self) -> str:
+        return f"v{next(self._numbers)}"
+
+
+def _beyond() -> Any:
+    raise OverflowError
