@@ -24,11 +24,12 @@ from engine.expressions.malformed import value_of
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.row_context import Rows, taken
 from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP
 
 Values = list[Any]
 InPython = Callable[["FewRows"], "Values | None"]
 
-FEW: Final = 32
+FEW: Final = 64
 """Rows up to which Python is faster, roughly."""
 _DEPTH_MAX: Final = 20
 _NODES_MAX: Final = 100
@@ -38,6 +39,7 @@ _CODES: Final = {
     pa.int32().id: "i",
     pa.int64().id: "q",
     pa.float64().id: "d",
+    TIMESTAMP.id: "q",
 }
 _PACK: Final = {
     id_: [struct.Struct(f"={count}{code}").pack for count in range(FEW + 2)]
@@ -68,7 +70,8 @@ class FewRows(Rows):
         self._load_values = load_values or (lambda index: listed(self.column(index)))
 
     def values(self, index: int) -> Values | None:
-        """The column at a position; None if a value is NULL, or of a type that is not for Python.
+        """The column at a position, of timestamps the microseconds; None if a value is NULL, or of
+        a type that is not for Python.
 
         :raises UnicodeDecodeError: a text is no UTF-8.
         """
@@ -104,6 +107,8 @@ def listed(array: pa.Array) -> Values | None:
     """See :meth:`FewRows.values`."""
     if array.null_count or not _is_for_python(array.type):
         return None
+    if array.type.id == TIMESTAMP.id:  # Python's own end at the year 9999
+        array = array.view(pa.int64())
     values: Values = array.to_pylist()
     return values
 
@@ -175,7 +180,10 @@ class _Writing:
             return self.columns.setdefault(ordinal, f"c{ordinal}")
         if expr.op == "Literal":
             scalar = constant(expr)
-            return self._named(value_of(scalar)) if scalar is not None and scalar.is_valid else None
+            if scalar is None or not scalar.is_valid:
+                return None
+            is_time = expr.dtype.id == TIMESTAMP.id
+            return self._named(scalar.value if is_time else value_of(scalar))
         kernel = KERNELS.get(expr.op)
         formula = None if kernel is None else kernel.formula(expr)
         if formula is None:

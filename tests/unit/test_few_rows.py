@@ -12,11 +12,15 @@ from engine.errors import TransformError
 from engine.expressions.few_rows import FEW, FewRows, as_array, in_python
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
+from engine.expressions.types import TIMESTAMP
+from engine.expressions.vectors import to_list
 from engine.pipeline.pipeline import Filter, Pipeline, Project, SourceRelation, Step
 from engine.task.transform import compile_steps
 
 INT, BOOL, TEXT, DOUBLE = pa.int64(), pa.bool_(), pa.string(), pa.float64()
-SOURCE = pa.schema([("a", INT), ("b", INT), ("s", TEXT), ("x", DOUBLE), ("t", BOOL)])
+SOURCE = pa.schema(
+    [("a", INT), ("b", INT), ("s", TEXT), ("x", DOUBLE), ("t", BOOL), ("d", TIMESTAMP)]
+)
 HIGHEST = 2**63 - 1
 PLAIN = {
     "a": [7, -7, 0, 3, HIGHEST // 4, -5],
@@ -24,6 +28,7 @@ PLAIN = {
     "s": ["b", "ä", "", "straße", "z" * 20, "\U00010000"],
     "x": [0.5, -0.0, float("nan"), float("inf"), 1e308, 5e-324],
     "t": [True, False, True, True, False, False],
+    "d": [0, -1, 10**15, 2**62, -(2**62), 1_700_000_000_123_456],
 }
 
 
@@ -42,7 +47,7 @@ def op(name: str, *children: Expr, dtype: pa.DataType = INT, mode: str = "ANSI")
     return Expr(name, children, dtype, True, params)
 
 
-A, B, S, X, T = (column(name) for name in "absxt")
+A, B, S, X, T, D = (column(name) for name in "absxtd")
 POSITIVE = op("GreaterThan", A, literal(0), dtype=BOOL)
 NOT_ZERO = op("Not", op("EqualTo", A, literal(0), dtype=BOOL), dtype=BOOL)
 SIMPLE = {
@@ -54,6 +59,10 @@ SIMPLE = {
         "Divide", op("Cast", A, dtype=DOUBLE), op("Cast", B, dtype=DOUBLE), dtype=DOUBLE
     ),
     "whole quotient": op("IntegralDivide", A, B),
+    "remainder": op("Remainder", A, B),
+    "of a moment": op("Remainder", op("PreciseTimestampConversion", D), literal(10_000_000)),
+    "moment": op("PreciseTimestampConversion", A, dtype=TIMESTAMP),
+    "later": op("GreaterThan", D, literal(5, TIMESTAMP), dtype=BOOL),
     "narrower": op("Cast", B, dtype=pa.int8()),
     "text of a number": op("Cast", A, dtype=TEXT),
     "comparison": op("LessThanOrEqual", A, B, dtype=BOOL),
@@ -76,6 +85,7 @@ LEFT_TO_KERNELS = {
     ),
     "too narrow": op("Cast", A, dtype=pa.int8()),
     "by zero": op("IntegralDivide", B, A),
+    "rest by zero": op("Remainder", B, A),
     "by zero of doubles": op("Divide", X, op("Cast", A, dtype=DOUBLE), dtype=DOUBLE),
 }
 NO_FORM = {
@@ -113,7 +123,7 @@ def project(*columns: Expr) -> Project:
 def bits(table: pa.RecordBatch) -> list[list[Any]]:
     table.validate(full=True)
     return [
-        [struct.pack("d", v) if isinstance(v, float) else v for v in column.to_pylist()]
+        [struct.pack("d", v) if isinstance(v, float) else v for v in to_list(column)]
         for column in table.columns
     ]
 

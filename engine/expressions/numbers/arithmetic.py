@@ -200,8 +200,21 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     return compute
 
 
+def _remainder(left: int, right: int) -> int:
+    return left % right if (left < 0) == (right < 0) else -(-left % right)
+
+
 @strict(
-    "Remainder", supports=_numeric, can_fail=_may_fail_to_divide, loop=True, reads=("eval_mode",)
+    "Remainder",
+    supports=_numeric,
+    can_fail=_may_fail_to_divide,
+    loop=True,
+    reads=("eval_mode",),
+    formula=lambda expr: (
+        Formula("{remainder}({0}, {1})", names={"remainder": _remainder})
+        if is_integral(expr.dtype)
+        else None
+    ),
 )
 def remainder(expr: Expr, context: Context) -> ValueFunction:
     """The sign is that of the left side, as in Java."""

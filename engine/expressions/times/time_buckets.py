@@ -17,7 +17,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import arithmetic_overflow
 from engine.expressions.argument_types import Rare
 from engine.expressions.java_errors import long_overflow
-from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.registry import Context, Formula, ValueFunction, always, strict
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.intervals import plus_day_time, plus_months
@@ -28,7 +28,11 @@ from engine.expressions.types import YEAR_MONTH_INTERVAL
 from engine.expressions.vectors import on_numpy
 
 
-@strict("PreciseTimestampConversion", reads=("from_type", "to_type"))
+@strict(
+    "PreciseTimestampConversion",
+    reads=("from_type", "to_type"),
+    formula=lambda expr: Formula("{0}"),
+)
 def reinterpret(expr: Expr, context: Context) -> ValueFunction:
     """Microseconds of a timestamp, and back: the same 64 bits."""
     dtype = expr.dtype
