@@ -12,7 +12,6 @@ left to the kernels, which start again: nothing is decided here that they would 
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,40 +19,23 @@ import pyarrow as pa
 
 from engine.expressions.compile import fold
 from engine.expressions.datum import constant
+from engine.expressions.few_values import Values, array_of, is_for_python, listed
 from engine.expressions.malformed import value_of
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.row_context import Rows, taken
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
 
-Values = list[Any]
 InPython = Callable[["FewRows"], "Values | None"]
 
-FEW: Final = 64
-"""Rows up to which Python is faster, roughly."""
 _DEPTH_MAX: Final = 20
 _NODES_MAX: Final = 100
-_CODES: Final = {
-    pa.int8().id: "b",
-    pa.int16().id: "h",
-    pa.int32().id: "i",
-    pa.int64().id: "q",
-    pa.float64().id: "d",
-    TIMESTAMP.id: "q",
-}
-_PACK: Final = {
-    id_: [struct.Struct(f"={count}{code}").pack for count in range(FEW + 2)]
-    for id_, code in _CODES.items()
-}
-_OFFSETS: Final = _PACK[pa.int32().id]
-_BOOL: Final = pa.bool_().id
-_TEXT: Final = pa.string().id
 
 
 class FewRows(Rows):
     """Rows of which Python's values are at hand, too: an Array is made when one is asked for.
 
-    :param num_rows: not more than :data:`FEW`.
+    :param num_rows: not more than :data:`~engine.expressions.few_values.FEW`.
     :param load_values: makes the values of a column, or None: see :meth:`values`.
     """
 
@@ -67,7 +49,7 @@ class FewRows(Rows):
     ) -> None:
         super().__init__(num_rows, load)
         self._lists: dict[int, Values | None] = {}
-        self._load_values = load_values or (lambda index: listed(self.column(index)))
+        self._load_values = load_values
 
     def values(self, index: int) -> Values | None:
         """The column at a position, of timestamps the microseconds; None if a value is NULL, or of
@@ -76,7 +58,8 @@ class FewRows(Rows):
         :raises UnicodeDecodeError: a text is no UTF-8.
         """
         if index not in self._lists:
-            self._lists[index] = self._load_values(index)
+            load = self._load_values
+            self._lists[index] = listed(self.column(index)) if load is None else load(index)
         return self._lists[index]
 
     def kept(self, keep: Values) -> FewRows:
@@ -89,8 +72,8 @@ class FewRows(Rows):
         def load(index: int) -> pa.Array:
             nonlocal positions
             column = self.column(index)
-            if column.type.id in _CODES and (values := rows.values(index)) is not None:
-                return _array(values, column.type)
+            if pa.types.is_primitive(column.type) and (values := rows.values(index)) is not None:
+                return array_of(values, column.type)
             if positions is None:
                 positions = pa.array(itertools.compress(range(self.num_rows), keep), pa.int64())
             return taken(column, positions)
@@ -101,40 +84,6 @@ class FewRows(Rows):
 
         rows = FewRows(count, load, load_values)
         return rows
-
-
-def listed(array: pa.Array) -> Values | None:
-    """See :meth:`FewRows.values`."""
-    if array.null_count or not _is_for_python(array.type):
-        return None
-    if array.type.id == TIMESTAMP.id:  # Python's own end at the year 9999
-        array = array.view(pa.int64())
-    values: Values = array.to_pylist()
-    return values
-
-
-def as_array(values: Values | pa.Array, dtype: pa.DataType) -> pa.Array:
-    """What an expression has made of few rows."""
-    return _array(values, dtype) if isinstance(values, list) else values
-
-
-def _array(values: Values, dtype: pa.DataType) -> pa.Array:
-    """As ``pa.array``, which takes three times as long for so few."""
-    kind, count = dtype.id, len(values)
-    if kind == _TEXT:
-        octets = [text.encode() for text in values]
-        offsets = _OFFSETS[count + 1](*itertools.accumulate(map(len, octets), initial=0))
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(octets))]
-    elif kind == _BOOL:
-        bits = sum(value << place for place, value in enumerate(values))
-        buffers = [None, pa.py_buffer(bits.to_bytes(FEW // 8, "little"))]
-    else:
-        buffers = [None, pa.py_buffer(_PACK[kind][count](*values))]
-    return pa.Array.from_buffers(dtype, count, buffers, 0)
-
-
-def _is_for_python(dtype: pa.DataType) -> bool:
-    return dtype.id in _CODES or dtype.id in (_BOOL, _TEXT)
 
 
 def in_python(expr: Expr, context: Context) -> InPython | None:
@@ -173,7 +122,7 @@ class _Writing:
 
     def text(self, expr: Expr) -> str | None:
         """An expression of Python; None if a node has none."""
-        if not _is_for_python(expr.dtype):
+        if not is_for_python(expr.dtype):
             return None
         if expr.op == "Column":
             ordinal = expr.params["ordinal"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -132,8 +132,9 @@ def to_list(array: pa.Array) -> list[Any]:
 
 
 def _storage_of(array: pa.Array) -> pa.Array:
-    storage = _storage(array.type)
-    return array if storage == array.type else array.view(storage)
+    dtype = array.type
+    storage = _storage(dtype)
+    return array if storage is dtype else array.view(storage)
 
 
 def from_numpy(array: Any, valid: Any, dtype: pa.DataType) -> pa.Array:
@@ -176,11 +177,14 @@ def all_null(values: Sequence[Datum], dtype: pa.DataType) -> Datum:
 
 
 def _storage(dtype: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(dtype):
-        return pa.int32()
-    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
-        return pa.int64()
-    return dtype
+    return _STORAGE.get(dtype.id, dtype)
+
+
+_STORAGE: Final = {
+    pa.date32().id: pa.int32(),
+    pa.timestamp("us").id: pa.int64(),
+    pa.duration("us").id: pa.int64(),
+}
 
 
 def _length(values: Iterable[Datum]) -> int | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from engine.expressions.compile import compile_expression, to_array
-from engine.expressions.few_rows import FewRows, Values, in_python
+from engine.expressions.few_rows import FewRows, in_python
+from engine.expressions.few_values import Values
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from engine.expressions.few_rows import FEW, FewRows, Values, as_array, listed
+from engine.expressions.few_rows import FewRows, in_python
+from engine.expressions.few_values import FEW, Values, array_of, listed
 from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
@@ -139,6 +140,9 @@ def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
     """Columns that are passed on are not touched before somebody asks for them."""
     passed = {i: c.params["ordinal"] for i, c in enumerate(columns) if c.op == "Column"}
     types = [column.dtype for column in columns]
+    if not passed and not any(in_python(column, context) for column in columns):
+        every = columns_of(columns, context)
+        return lambda rows: type(rows)(rows.num_rows, every(rows).__getitem__)
     compute = {i: computed(c, context) for i, c in enumerate(columns) if i not in passed}
 
     def project(rows: Rows) -> Rows:
@@ -147,7 +151,8 @@ def _project(columns: Sequence[Expr], context: Context) -> RowsStep:
         def load(index: int) -> pa.Array:
             if index in passed:
                 return rows.column(passed[index])
-            return as_array(made[index], types[index])
+            values = made[index]
+            return array_of(values, types[index]) if isinstance(values, list) else values
 
         if not isinstance(rows, FewRows):
             return Rows(rows.num_rows, load)

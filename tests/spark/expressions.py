@@ -30,7 +30,8 @@ from pyspark.sql.types import StructType
 
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
-from engine.expressions.few_rows import FEW, FewRows, as_array, in_python
+from engine.expressions.few_rows import FewRows, in_python
+from engine.expressions.few_values import FEW, array_of
 from engine.expressions.registry import Context, Evaluator
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
@@ -278,7 +279,7 @@ def _compare_in_python(result: OurResult, rows: Rows, context: Context) -> None:
     pieces = [alone[start : start + FEW] for start in range(0, len(alone), FEW)]
     for some in [[row] for row in alone] + pieces:
         values = compute(_few(rows, some))
-        made = [] if values is None else plain_values(as_array(values, result.expr.dtype))
+        made = [] if values is None else plain_values(array_of(values, result.expr.dtype))
         for row, value in zip_longest(some, made):
             if row in result.errors or _bits_of(value) != _bits_of(result.values[row]):
                 result.errors[row] = f"Python makes {value!r} of few rows"

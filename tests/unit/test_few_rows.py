@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import TransformError
-from engine.expressions.few_rows import FEW, FewRows, as_array, in_python
+from engine.expressions.few_rows import FewRows, in_python
+from engine.expressions.few_values import FEW, array_of
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
@@ -143,7 +144,7 @@ def test_a_simple_tree(name: str) -> None:
     expr = SIMPLE[name]
     values = in_few(expr, batch())
     assert values is not None  # or Python would have nothing to say of it, ever
-    assert as_array(values, expr.dtype).type == expr.dtype
+    assert array_of(values, expr.dtype).type == expr.dtype
     alike(pipeline(project(expr)), batch())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from typing import Any
@@ -91,6 +92,22 @@ def test_ordinary_records_are_taken() -> None:
     found, odd = TypedRecords(SCHEMA, TIMES).read(texts)
     assert odd == []
     assert found.is_valid().to_pylist() == [True, True, True, False, True]
+
+
+@pytest.mark.parametrize("left_out", [None, "i", "s", "local"])
+def test_few_records_are_those_of_many(left_out: str | None) -> None:
+    record = {"i": 2**63 - 1, "b": -128, "d": 1, "s": "ü", "ok": True, 'A "\\': 7, "": -1}
+    times = {"day": "2024-02-29", "at": "2024-02-29T10:11:12", "local": "2024-02-29 10:11:12.5"}
+    whole, other = record | times, record | times | {"i": 0, "s": "", "ok": False}
+    short = {name: value for name, value in whole.items() if name != left_out}
+    texts = [json.dumps(each) for each in (whole, other, short, whole, other, whole)]
+    many, odd = TypedRecords(SCHEMA, TIMES).read(texts)
+    assert odd == []
+    for start, count in itertools.product(range(3), range(5)):
+        few, odd = TypedRecords(SCHEMA, TIMES).read(texts[start : start + count])
+        few.validate(full=True)
+        assert odd == []
+        assert few.equals(many.slice(start, count))
 
 
 def test_schemas_that_are_not_read_so() -> None:

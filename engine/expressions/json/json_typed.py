@@ -8,7 +8,7 @@ the exact way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
 import numpy as np
@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.buffers import values_of
+from engine.expressions.few_values import array_of
 from engine.expressions.json.jackson import may_be_too_deep, may_have_long_numbers
 from engine.expressions.json.json_columns import moments
 from engine.expressions.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _Decode = Callable[[str], Any]
+_FEW: Final = 4
+"""Records that are built faster field by field."""
 
 
 class TypedRecords:
@@ -42,6 +45,7 @@ class TypedRecords:
         self._moments = [i for i, f in enumerate(dtype) if _is_moment(f.type)]
         texts = [f.with_type(pa.string()) if _is_moment(f.type) else f for f in dtype]
         self._as_read = pa.struct(texts)
+        self._fields = texts
 
     @staticmethod
     def fit(dtype: pa.DataType, times: RecordTimes) -> bool:
@@ -69,7 +73,7 @@ class TypedRecords:
                 except (msgspec.MsgspecError, ValueError, RecursionError):
                     odd.add(row)
             values.append(value)
-        records = pa.array(values, self._as_read)
+        records = self._of_few(values) or pa.array(values, self._as_read)
         for index in self._doubles if has_minus else ():
             # Of -0 Jackson makes a whole number, so that no sign is left.
             found = values_of(records.field(index))
@@ -77,6 +81,18 @@ class TypedRecords:
         if self._moments:
             records = self._with_moments(records, odd)
         return records, sorted(odd)
+
+    def _of_few(self, values: list[Any]) -> pa.StructArray | None:
+        """Few records, of which each has all fields."""
+        if len(values) > _FEW:
+            return None
+        columns = []
+        for field in self._fields:
+            column = [value.get(field.name) for value in values if value]
+            if len(column) < len(values) or None in column:
+                return None
+            columns.append(array_of(column, field.type))
+        return pa.Array.from_buffers(self._as_read, len(values), [None], 0, children=columns)
 
     def _with_moments(self, records: pa.StructArray, odd: set[int]) -> pa.StructArray:
         columns = records.flatten()
