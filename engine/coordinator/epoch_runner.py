@@ -188,8 +188,8 @@ class EpochRunner:
         """
         steps = _Stopwatch()
         self._lease.check(recent=True)  # a source may keep a log of its own
-        end = self._merged(epoch, offsets, state)
-        ends, text = end.offsets, self._checkpoint.offsets.text(end)
+        end, text = self._merged(epoch, offsets, state)
+        ends = end.offsets
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
@@ -244,8 +244,8 @@ class EpochRunner:
 
     def _merged(
         self, epoch: int, offsets: Sequence[Sequence[Offset]], state: EpochState
-    ) -> OffsetEntry:
-        """The end offset of each stream, as an entry of the offset log that can be written."""
+    ) -> tuple[OffsetEntry, str]:
+        """The end offset of each stream, as an entry of the offset log, and its text."""
         try:
             ends = tuple(
                 source.mergeOffsets(list(parts))
@@ -256,8 +256,7 @@ class EpochRunner:
                 known = replace(state, key_groups=self.key_groups, partitions=self.partitions)
                 metadata = known.added_to(metadata)
             entry = OffsetEntry(ends, metadata)
-            self._checkpoint.offsets.text(entry)
-            return entry
+            return entry, self._checkpoint.offsets.text(entry)
         except ContinuousError:
             raise
         except Exception as exc:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,7 +129,7 @@ class RateReader(DataSourceContinuousReader):
         )
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
-        return {index: position for each in offsets for index, position in each.items()}
+        return dict(chain.from_iterable(each.items() for each in offsets))
 
     def latestOffset(self, start: Offset) -> Offset:
         """Where the rows end that are due by now (for micro-batches)."""

@@ -309,6 +309,16 @@ FILES_DATA = {
 }
 
 
+def test_many_messages_have_a_line_each() -> None:
+    paths = ["file:///out/a.json", "file:///out/line\nfeed", 'file:///out/"}\n{"', "", "ü"]
+    messages = [FilesMessage((SinkFile(path, 412, 7),) * 2) for path in paths]
+    codec = MessageCodec(OWN)
+    lines = codec.encode(messages).split(b"\n")
+    assert [codec.decode(line) for line in lines] == messages
+    assert lines == [codec.encode([message]) for message in messages]
+    assert codec.encode([*messages, None]) == codec.encode(messages) + b'\n{"none":true}'
+
+
 @pytest.mark.parametrize(
     ("message", "data"),
     [
