@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
-from engine.expressions.buffers import LONG, values_of
+from engine.expressions.buffers import values_of
 from engine.expressions.datum import constant_value, to_array, to_scalar
 from engine.expressions.logic.ranks import common_ranks, is_orderable
 from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
@@ -26,6 +26,7 @@ from engine.expressions.vectors import on_numpy
 
 Compare = Callable[[Datum, Datum], Datum]
 
+_LONG = 10_000
 _BOOL = pa.bool_()
 _NULL = pa.scalar(None, _BOOL)
 _FALSE = pa.scalar(False)
@@ -120,7 +121,7 @@ def _of_integers(op: str) -> Compare:
 
     def both(left: Datum, right: Datum) -> Datum:
         """Long columns without NULL by NumPy, in half the time."""
-        if not isinstance(left, pa.Array) or len(left) < LONG or left.null_count:
+        if not isinstance(left, pa.Array) or len(left) < _LONG or left.null_count:
             return plain(left, right)
         if isinstance(right, pa.Scalar):
             other = right.as_py()

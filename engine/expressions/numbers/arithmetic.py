@@ -190,8 +190,6 @@ def integral_divide(expr: Expr, context: Context) -> ValueFunction:
     raises = failure if _ansi(expr) else None
 
     def compute(left: Datum, right: Datum) -> Datum:
-        if (result := checked.integral_quotient(left, right)) is not None:
-            return result
         if raises is not None:
             with suppress(pa.ArrowInvalid):
                 return pc.divide_checked(left, right)

@@ -16,9 +16,9 @@ from engine.expressions.buffers import LONG, room, valid_of, values_of, with_nul
 from engine.expressions.registry import Datum
 from engine.expressions.vectors import from_numpy
 
-_WHOLE: Final = 1 << 52
-"""Up to here a quotient that is not whole is not rounded to a whole one: it is at least 1 divided
-by the divisor away from it, which is more than the half of the last place."""
+_LONGER: Final = 50_000
+"""Rows from which on looking at all values before is cheaper than Arrow's check of each, which
+takes little for one column without nulls."""
 
 
 def of_long(
@@ -35,11 +35,13 @@ def of_long(
     :param function: the same of NumPy's arrays.
     :return: None where a row may overflow, and for what is not worth it.
     """
+    if isinstance(left, pa.Array) and len(left) < LONG:
+        return None
     columns = [side for side in (left, right) if isinstance(side, pa.Array)]
     if not columns or len(columns[0]) < LONG or not all(map(_is_valid, (left, right))):
         return None
     with_nulls = [column for column in columns if column.null_count]
-    if len(with_nulls) > 1:
+    if len(columns) == 1 and not with_nulls and len(columns[0]) < _LONGER:
         return None
     ends = _ends(exact, left, right)
     limit = 1 << (dtype.bit_width - 1)
@@ -47,6 +49,8 @@ def of_long(
         return None
     operands = [_operand(side) for side in (left, right)]
     values = function(*operands, out=room(len(columns[0]), dtype.to_pandas_dtype()))
+    if len(with_nulls) > 1:
+        return from_numpy(values, valid_of(left) & valid_of(right), dtype)
     return with_nulls_of((with_nulls or columns)[0], values, dtype)
 
 
@@ -72,28 +76,6 @@ def _bounds(value: Datum) -> tuple[int, int]:
         return value.as_py(), value.as_py()
     values = values_of(value)
     return int(values.min()), int(values.max())
-
-
-def integral_quotient(left: Datum, right: Datum) -> Datum | None:
-    """Towards zero, of long columns of BIGINT whose values are so small that a quotient of doubles
-    has the same whole part: they are divided in half the time.
-
-    :return: None for others, and where a divisor is 0 and neither side is NULL.
-    """
-    if not (isinstance(left, pa.Array) and isinstance(right, pa.Array)) or len(left) < LONG:
-        return None
-    bounds = (*_bounds(left), *_bounds(right))
-    if min(bounds) < -_WHOLE or max(bounds) > _WHOLE:
-        return None
-    dividend, divisor = values_of(left), values_of(right)
-    valid = valid_of(left) & valid_of(right)
-    if bounds[2] <= 0 <= bounds[3] and np.any((divisor == 0) & valid):
-        return None
-    result = room(len(left), np.int64)
-    with np.errstate(all="ignore"):
-        exact = np.divide(dividend, divisor, out=room(len(left), np.float64))
-        np.copyto(result, exact, casting="unsafe")
-    return from_numpy(result, valid, pa.int64())
 
 
 def quotient(left: Datum, right: Datum) -> Datum:
