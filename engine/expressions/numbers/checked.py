@@ -49,8 +49,9 @@ def of_long(
         return None
     operands = [_operand(side) for side in (left, right)]
     values = function(*operands, out=room(len(columns[0]), dtype.to_pandas_dtype()))
-    if len(with_nulls) > 1:
-        return from_numpy(values, valid_of(left) & valid_of(right), dtype)
+    if len(with_nulls) == 2:
+        valid = pc.and_(left.is_valid(), right.is_valid()).buffers()[1]
+        return pa.Array.from_buffers(dtype, len(values), [valid, pa.py_buffer(values)])
     return with_nulls_of((with_nulls or columns)[0], values, dtype)
 
 
