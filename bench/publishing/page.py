@@ -121,7 +121,9 @@ def _missed(known: Measurements, case: str) -> Iterator[str]:
             if value is not None and not is_met(goal, value, others):
                 anchor = heading(case).lower().replace(" ", "-")
                 what = f"[{heading(case)}](#{anchor}), {_escaped(engine)}, {name}"
-                why = REASONS.get(case, "") or _from_profile(known.profiles.get(case, {}), engine)
+                reasons = REASONS.get(case, {})
+                told = reasons.get(engine) or reasons.get("")
+                why = told or _from_profile(known.profiles.get(case, {}), engine)
                 yield f"| {what} | {_goal(goal)} | {shown(value)} | {why} |"
 
 

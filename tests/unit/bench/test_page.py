@@ -13,6 +13,7 @@ from bench.publishing.goals import BEFORE, GOALS, AtLeast, Times
 from bench.publishing.measurements import Measurements, Profile, Row, load
 from bench.publishing.page import page
 from bench.publishing.publish import DATA, DOCS, PAGE, PLOTS
+from bench.publishing.reasons import REASONS
 
 
 def row(commit: str = "aaaa", at: str = "2026-11-25 10:00", **figures: float) -> Row:
@@ -86,8 +87,16 @@ def test_what_holds_it_up_is_named_by_who_has_looked_or_by_the_profile(
     text = page(Measurements(made.machines, made.cases, {"idle": {"quiet": profile}}), {})
     assert "| at most 1 | 10 | 75% of the time in `engine/a.py f` |" in text
     assert "| 75% | `engine/a.py f` |" in text
-    monkeypatch.setattr(pages, "REASONS", {"idle": "each epoch is listed"})
+    monkeypatch.setattr(pages, "REASONS", {"idle": {"": "each epoch is listed"}})
     assert "| at most 1 | 10 | each epoch is listed |" in page(made, {})
+    reasons = {"idle": {"": "each epoch is listed", "quiet": "nothing comes"}}
+    monkeypatch.setattr(pages, "REASONS", reasons)
+    assert "| at most 1 | 10 | nothing comes |" in page(made, {})
+
+
+def test_reasons_are_of_cases_with_goals() -> None:
+    for case, reasons in REASONS.items():
+        assert set(reasons) <= {"", *GOALS[case]}, case
 
 
 def test_what_was_before_stands_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
