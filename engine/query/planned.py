@@ -20,7 +20,6 @@ from engine.query.stateful_start import (
     check_key_groups,
     check_late_records,
     check_output_mode,
-    check_spilling,
     refuse_options_of_exchanges,
     refuse_options_of_state,
     watermark_policy,
@@ -86,7 +85,6 @@ def plan_request(
         found.hear(lambda: check_output_mode(request))
         found.hear(lambda: check_key_groups(options))
         found.hear(lambda: check_kept_partitions(streams))
-        found.hear(lambda: check_spilling(options, planned.pipelines))
         if not stages:
             found.hear(lambda: refuse_options_of_exchanges(options))
     else:

@@ -11,7 +11,7 @@ from engine.errors import ConfigError
 from engine.exchange.key_groups import KEY_GROUPS_MAX
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, Watermark
-from engine.pipeline.stateful import RunCustomState, StatefulStep, leaves_out_late_rows
+from engine.pipeline.stateful import StatefulStep, leaves_out_late_rows
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -131,19 +131,6 @@ def check_late_records(options: EngineOptions, pipelines: Iterable[Pipeline]) ->
             hint="Leave it out; or name the event time by withWatermark(), and let the step go by "
             "it: a window of it among the keys of an aggregate, for example. In output mode "
             "complete nothing is late.",
-        )
-
-
-def check_spilling(options: EngineOptions, pipelines: Iterable[Pipeline]) -> None:
-    """:raises ConfigError: state is to leave the memory that cannot."""
-    steps = [each for pipeline in pipelines for each in pipeline.steps]
-    if options.state_spill_after_bytes and any(isinstance(e, RunCustomState) for e in steps):
-        raise ConfigError(
-            f"Option stateSpillAfterBytes is {options.state_spill_after_bytes}, and the state of "
-            "functions and processors of your own (applyInPandasWithState, transformWithState) is "
-            "in memory, always: it is objects of Python.",
-            hint="Leave it out, and use more reducers; stateMemoryMaxBytes ends the query, with a "
-            "reason, before a task has too much.",
         )
 
 

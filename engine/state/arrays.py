@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.state.database import Database
 from engine.state.scratch import Scratch
 
 Values = npt.NDArray[Any]
@@ -37,6 +38,20 @@ class Budget:
         self._left = bytes_max
         self._scratch = scratch
         self._mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self._bytes_max = bytes_max
+        self._database: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        """For rows that are Python's objects; half of the memory is for what is at hand of it.
+
+        :raises ConfigError: see :class:`Database`.
+        """
+        if self._database is None:
+            half = self._bytes_max // 2
+            self._left -= half
+            self._database = Database(self._scratch, half)
+        return self._database
 
     @property
     def spilled_bytes(self) -> int:

@@ -10,13 +10,15 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Final
+from pathlib import Path
+from typing import IO, Final, TypeVar
 
 from engine.errors import ConfigError, StateTooLargeError
 
+Opened = TypeVar("Opened")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -43,15 +45,21 @@ class Scratch:
 
         :raises ConfigError: the folder cannot have one.
         """
-        place = self.place
+        with self._made():
+            return tempfile.TemporaryFile(dir=self.place, buffering=0)
+
+    def opened(self, opener: Callable[[str], Opened]) -> Opened:
+        """An empty file that something else opens, by a path that is gone afterwards.
+
+        :raises ConfigError: as :meth:`file`.
+        """
+        with self._made():
+            descriptor, path = tempfile.mkstemp(dir=self.place)
+        os.close(descriptor)
         try:
-            return tempfile.TemporaryFile(dir=place, buffering=0)
-        except OSError as exc:
-            raise ConfigError(
-                f"No file can be made in {place}, where state goes that is not in memory: "
-                f"{exc.strerror or exc}.",
-                hint="Option stateScratchFolder names another folder, on each executor.",
-            ) from exc
+            return opener(path)
+        finally:
+            Path(path).unlink()
 
     def write(self, file: IO[bytes], data: bytes | memoryview) -> None:
         """Behind what was written before.
@@ -81,12 +89,27 @@ class Scratch:
         except OSError as exc:
             if exc.errno not in _FULL:
                 raise
-            raise StateTooLargeError(
-                f"The state of a task does not fit the disk of {self.place}, where it waits as far "
-                f"as it is not in memory: {exc.strerror}.",
-                hint="Start the query again with more space there, with another folder (option "
-                "stateScratchFolder), or with more reducers, which share the state: it goes on "
-                "where it was.",
+            raise self.too_small(str(exc.strerror)) from exc
+
+    def too_small(self, reason: str) -> StateTooLargeError:
+        """The error of a disk that is full."""
+        return StateTooLargeError(
+            f"The state of a task does not fit the disk of {self.place}, where it waits as far as "
+            f"it is not in memory: {reason}.",
+            hint="Start the query again with more space there, with another folder (option "
+            "stateScratchFolder), or with more reducers, which share the state: it goes on where "
+            "it was.",
+        )
+
+    @contextmanager
+    def _made(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise ConfigError(
+                f"No file can be made in {self.place}, where state goes that is not in memory: "
+                f"{exc.strerror or exc}.",
+                hint="Option stateScratchFolder names another folder, on each executor.",
             ) from exc
 
 

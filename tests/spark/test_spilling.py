@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import StateTooLargeError
 from engine.query.handle import ContinuousQuery
+from engine.sinks import memory
 from engine.state.committed_state import committed_state, tables_of
 from tests.spark.test_continuous_query import worker_pids
 from tests.waiting import wait_until
@@ -124,3 +127,73 @@ def test_the_same_in_memory_is_too_large(story: Story) -> None:
     query = story.start(stateSpillAfterBytes=0)
     with pytest.raises(StateTooLargeError, match="stateMemoryMaxBytes"):
         query.awaitTermination(WAIT_S)
+
+
+class Counting(StatefulProcessor):
+    """How many rows a key has had, and that once more when their time is over."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.count = handle.getValueState("count", "c long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        (before,) = self.count.get() or (0,)
+        self.count.update((before + len(list(rows)),))
+        self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        (count,) = self.count.get()
+        yield Row(k=key[0], c=count)
+
+
+def test_state_of_a_processor(spark: SparkSession, tmp_path: Path) -> None:
+    """Through a kill, and to another number of tasks; the budget is less than a page."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "scratch").mkdir()
+
+    def arrive(name: str, numbers: range) -> None:
+        pq.write_table(pa.table({"k": [f"key {n}" for n in numbers]}), tmp_path / name)
+        (tmp_path / name).rename(tmp_path / "in" / f"{name}.parquet")
+
+    def start(reducers: int) -> ContinuousQuery:
+        rows = spark.readStream.schema("k STRING").parquet(str(tmp_path / "in"))
+        told = rows.groupBy("k").transformWithState(
+            Counting(), "k string, c long", "update", "ProcessingTime"
+        )
+        writer = write_stream(told).format("memory").queryName(f"spilled_{reducers}")
+        for name, value in {
+            "checkpointLocation": tmp_path / "checkpoint",
+            "reducers": reducers,
+            "stateSpillAfterBytes": 1,
+            "stateScratchFolder": tmp_path / "scratch",
+        }.items():
+            writer = writer.option(name, str(value))
+        query = writer.outputMode("update").trigger(continuous="200 milliseconds").start()
+        assert isinstance(query, ContinuousQuery)
+        return query
+
+    def told(query: ContinuousQuery) -> set[tuple[str, int]]:
+        table = memory.table(str(query.name))
+        return set(zip(table["k"].to_pylist(), table["c"].to_pylist(), strict=True))
+
+    query = start(1)
+    try:
+        arrive("first", range(300))
+        wait_until(lambda: len(told(query)) == 300, "timers", WAIT_S)
+        for pid in worker_pids():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: query.status["restarts"] or not query.isActive, "a restart", WAIT_S)
+        arrive("second", range(100, 400))
+        expected = {(f"key {n}", 1 + (100 <= n < 300)) for n in range(400)}
+        wait_until(lambda: expected <= told(query), "timers behind the restart", WAIT_S)
+        assert query.drain(WAIT_S)
+        query = start(2)
+        arrive("third", range(400))
+        expected = {(f"key {n}", 2 + (100 <= n < 300)) for n in range(400)}
+        wait_until(lambda: told(query) == expected, "timers in two tasks", WAIT_S)
+        assert query.drain(WAIT_S)
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert [*(tmp_path / "scratch").iterdir()] == []

@@ -134,7 +134,7 @@ _ROWS = st.tuples(
     st.sampled_from([*_ACTS, "timer", "delete", "look"]),
     st.integers(0, 40),
 )
-_EPOCH = st.tuples(
+EPOCH = st.tuples(
     st.lists(_ROWS, max_size=6),
     st.integers(0, 25),  # ms since the last one
     st.sampled_from([None, None, 1, 2, 3]),  # restarted with so many tasks
@@ -143,8 +143,13 @@ _EPOCH = st.tuples(
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(_EPOCH, max_size=12))
+@given(st.lists(EPOCH, max_size=12))
 def test_a_story(epochs: list[Any]) -> None:
+    tell(epochs)
+
+
+def tell(epochs: list[Any]) -> None:
+    """Play a story, and compare what the processor says."""
     step = processor_step(Everything(), COLUMNS, RETURNED, time_mode="ProcessingTime")
     tasks, model, now = _tasks(step, 1, {}), Model(), 0
     for rows, passed, restart, whole in epochs:

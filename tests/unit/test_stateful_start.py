@@ -5,20 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from engine.base.options import EngineOptions
 from engine.base.output_modes import ALL_MODES
 from engine.errors import ConfigError
 from engine.pipeline.pipeline import Watermark
-from engine.pipeline.stateful import RunCustomState
 from engine.query.stateful_start import (
     check_idle_streams,
     check_kept_partitions,
     check_key_groups,
     check_output_mode,
-    check_spilling,
     refuse_options_of_exchanges,
     refuse_options_of_state,
 )
@@ -70,17 +67,6 @@ def test_options_of_state_without_state() -> None:
         assert not rest
         with pytest.raises(ConfigError, match=f"Option {name} has no meaning"):
             refuse_options_of_state(options)
-
-
-def test_state_that_cannot_leave_the_memory() -> None:
-    schema = pa.schema([("k", pa.string())])
-    custom = RunCustomState("f", (0,), schema, schema, lambda *_: None, "append", {})
-    pipelines = [SimpleNamespace(steps=(custom,))]
-    check_spilling(EngineOptions(), pipelines)  # type: ignore[arg-type]
-    options, _ = EngineOptions.take({"stateSpillAfterBytes": "9"})
-    check_spilling(options, [SimpleNamespace(steps=())])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match=r"transformWithState.* is in memory, always"):
-        check_spilling(options, pipelines)  # type: ignore[arg-type]
 
 
 def test_options_of_exchanges_without_one() -> None:

@@ -25,12 +25,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.util import fail_on_stopiteration
 
 from engine.exchange.key_groups import KeyGroups
-from engine.functions.custom_state.due import Due
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
 from engine.functions.custom_state.kept import KeptRows
 from engine.functions.custom_state.keys import Key
-from engine.functions.custom_state.layout import Layout, StateRow
+from engine.functions.custom_state.layout import Layout
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction
 from engine.functions.custom_state.stage import CustomStateStage
@@ -57,47 +56,22 @@ def start_group_function(
 class GroupStates(KeptRows):
     """The states of all keys, with their timeouts."""
 
-    def __init__(self, layout: Layout) -> None:
-        super().__init__(layout)
-        self._states: dict[Key, StateRow] = {}
-        self._timeouts: Due[Key] = Due()
-
-    def __len__(self) -> int:
-        return len(self._states)
-
     def get(self, key: Key) -> Kept | None:
         """None: it has no value."""
-        row = self._states.get(key)
-        return None if row is None else row.value
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
     def put(self, key: Key, value: Kept | None, timeout_ms: int | None) -> None:
         """In place of another."""
-        self.remove(key)
-        self._put(StateRow(key, None, value, timeout_ms))
-        self._changed[key, None] = None
+        self._put(key, None, (value, timeout_ms))
 
     def remove(self, key: Key) -> None:
         """Without a state there is nothing to do."""
-        row = self._states.pop(key, None)
-        if row is not None:
-            self._changed[key, None] = None
-            if row.moment_ms is not None:
-                self._timeouts.remove(row.moment_ms, key)
+        self._drop(key)
 
     def timed_out(self, now_ms: int) -> list[Key]:
         """Those whose timeout is before a time."""
-        return [key for _, key in self._timeouts.until(now_ms - 1)]
-
-    def _put(self, row: StateRow) -> None:
-        self._states[row.key] = row
-        if row.moment_ms is not None:
-            self._timeouts.add(row.moment_ms, row.key)
-
-    def _find(self, key: Key, sub: Any) -> StateRow | None:
-        return self._states.get(key)
-
-    def _rows(self) -> Iterator[StateRow]:
-        return iter(self._states.values())
+        return [key for _, key, _ in self._entries.due(now_ms - 1)]
 
 
 class GroupStateStage(CustomStateStage):

@@ -1,4 +1,4 @@
-"""The rows of state in memory: one class per kind of variable, each a table of snapshots.
+"""The state of the user's code: one class per kind of variable, each a table of snapshots.
 
 A value that has a time to live is gone for its reader as soon as processing time has come to its
 end, and is dropped at the end of that epoch.
@@ -8,67 +8,76 @@ Source: Spark's ``ValueStateImplWithTTL`` and its likes, ``StateTTL.isExpired``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
-from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
-from engine.functions.custom_state.due import Due
+from engine.functions.custom_state.entries import Entries, Entry, OneEach, Several
+from engine.functions.custom_state.entries_on_disk import EntriesOnDisk
 from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.values import Kept
-from engine.state.contract import ROWS_AT_ONCE, StateTable
+from engine.state.arrays import budget
+from engine.state.contract import StateTable
 
-Entry = tuple[Kept, int | None]
-"""A value, and when it expires."""
 Sub = TypeVar("Sub")
+_ROWS_AT_ONCE: Final = 1 << 10
+"""Objects of Python on their way to a snapshot, which may be as large as the user likes."""
 
 
-class KeptRows(ABC):
+class KeptRows:
     """One table's.
 
+    :param ascend: what tells the rows of a key apart does.
+    :param moments: its rows have some; None: if their last column is one.
     :ivar table: what a snapshot knows of it.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(
+        self, layout: Layout, *, ascend: bool = False, moments: bool | None = None
+    ) -> None:
         self._layout = layout
         self.table: StateTable = layout.table()
+        self._entries = _entries(
+            layout, layout.moment is not None if moments is None else moments, ascend
+        )
         self._changed: dict[tuple[Key, Any], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def restore(self, table: pa.Table) -> None:
         """The rows of a snapshot, or some of them."""
-        for row in self._layout.from_arrow(table):
-            self._put(row)
+        self._entries.load(self._layout.from_arrow(table))
 
     def changes(self, *, whole: bool) -> Iterator[pa.Table]:
         """See :meth:`engine.state.contract.StatefulStage.changes`."""
         changed, self._changed = self._changed, {}
-        rows = self._rows() if whole else map(self._row, changed)
-        while some := list(islice(rows, ROWS_AT_ONCE)):
+        rows = self._entries.rows() if whole else map(self._row, changed)
+        while some := list(islice(rows, _ROWS_AT_ONCE)):
             yield self._layout.to_arrow(some)
 
     def _row(self, place: tuple[Key, Any]) -> StateRow:
-        key, sub = place
-        return self._find(key, sub) or StateRow(key, sub, gone=True)
+        entry = self._entries.get(*place)
+        return StateRow(*place, gone=True) if entry is None else StateRow(*place, *entry)
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """How many rows there are."""
+    def _put(self, key: Key, sub: Any, entry: Entry) -> None:
+        self._entries.put(key, sub, entry)
+        self._changed[key, sub] = None
 
-    @abstractmethod
-    def _put(self, row: StateRow) -> None:
-        """Of a snapshot."""
+    def _drop(self, key: Key, sub: Any = None) -> None:
+        """Without a row there is nothing to do."""
+        if self._entries.drop(key, sub):
+            self._changed[key, sub] = None
 
-    @abstractmethod
-    def _find(self, key: Key, sub: Any) -> StateRow | None:
-        """None: there is none."""
 
-    @abstractmethod
-    def _rows(self) -> Iterator[StateRow]:
-        """All."""
+def _entries(layout: Layout, moments: bool, ascend: bool) -> Entries:
+    here = budget()
+    if here is not None:
+        return EntriesOnDisk(here.database, moments=moments, ascend=ascend)
+    return OneEach() if layout.sub is None else Several(ascend=ascend)
 
 
 class Variable(KeptRows):
@@ -78,40 +87,23 @@ class Variable(KeptRows):
     :ivar now_ms: processing time.
     """
 
-    def __init__(self, layout: Layout, ttl_ms: int | None) -> None:
-        super().__init__(layout)
+    def __init__(self, layout: Layout, ttl_ms: int | None, *, ascend: bool = False) -> None:
+        super().__init__(layout, ascend=ascend)
         self._ttl_ms = ttl_ms
-        self._expiring: Due[tuple[Key, Any]] = Due()
         self.now_ms = 0
 
     def drop_expired(self) -> None:
         """At the end of an epoch."""
-        for _, (key, sub) in self._expiring.until(self.now_ms):
-            self._drop(key, sub)
+        if self._ttl_ms is not None:
+            for _, key, sub in self._entries.due(self.now_ms):
+                self._drop(key, sub)
 
-    @abstractmethod
-    def _drop(self, key: Key, sub: Any) -> None:
-        """The row goes, if it is there."""
+    def _set(self, key: Key, sub: Any, value: Kept) -> None:
+        self._put(key, sub, (value, None if self._ttl_ms is None else self.now_ms + self._ttl_ms))
 
-    def _entry(self, value: Kept, place: tuple[Key, Any], old: Entry | None) -> Entry:
-        """What is put in a place from now on."""
-        self._forget(place, old)
-        self._changed[place] = None
-        if self._ttl_ms is None:
-            return value, None
-        expires_ms = self.now_ms + self._ttl_ms
-        self._expiring.add(expires_ms, place)
-        return value, expires_ms
-
-    def _forget(self, place: tuple[Key, Any], old: Entry | None) -> None:
-        if old is not None and old[1] is not None:
-            self._expiring.remove(old[1], place)
-
-    def _restored(self, row: StateRow) -> Entry:
-        if row.moment_ms is not None:
-            self._expiring.add(row.moment_ms, (row.key, row.sub))
-        assert row.value is not None
-        return row.value, row.moment_ms
+    def _value(self, key: Key, sub: Any = None) -> Kept | None:
+        entry = self._entries.get(key, sub)
+        return entry[0] if entry is not None and self._is_there(entry) else None
 
     def _is_there(self, entry: Entry) -> bool:
         return entry[1] is None or entry[1] > self.now_ms
@@ -122,124 +114,65 @@ class Values(Variable):
 
     def __init__(self, layout: Layout, ttl_ms: int | None = None) -> None:
         super().__init__(layout, ttl_ms)
-        self._entries: dict[Key, Entry] = {}
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def get(self, key: Key) -> Kept | None:
         """None: there is none."""
-        entry = self._entries.get(key)
-        return entry[0] if entry is not None and self._is_there(entry) else None
+        return self._value(key)
 
     def put(self, key: Key, value: Kept) -> None:
         """In place of another."""
-        place = key, None
-        self._entries[key] = self._entry(value, place, self._entries.get(key))
+        self._set(key, None, value)
 
     def clear(self, key: Key) -> None:
         """Without a value there is nothing to do."""
-        self._drop(key, None)
-
-    def _drop(self, key: Key, sub: Any) -> None:
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self._forget((key, None), old)
-            self._changed[key, None] = None
-
-    def _put(self, row: StateRow) -> None:
-        self._entries[row.key] = self._restored(row)
-
-    def _find(self, key: Key, sub: Any) -> StateRow | None:
-        entry = self._entries.get(key)
-        return None if entry is None else StateRow(key, None, *entry)
-
-    def _rows(self) -> Iterator[StateRow]:
-        return (StateRow(key, None, *entry) for key, entry in self._entries.items())
+        self._drop(key)
 
 
 class _Several(Variable, Generic[Sub]):
     """Several values for each key, told apart by something."""
 
-    def __init__(self, layout: Layout, ttl_ms: int | None = None) -> None:
-        super().__init__(layout, ttl_ms)
-        self._entries: dict[Key, dict[Sub, Entry]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
     def items(self, key: Key) -> list[tuple[Sub, Kept]]:
         """Those that are there, as they stand now."""
-        entries = self._entries.get(key, {})
-        return [(sub, entry[0]) for sub, entry in entries.items() if self._is_there(entry)]
+        found = self._entries.of(key)
+        return [(sub, entry[0]) for sub, entry in found if self._is_there(entry)]  # type: ignore[misc]  # there is a value
 
     def exists(self, key: Key) -> bool:
         """Whether there is one at least."""
-        return any(map(self._is_there, self._entries.get(key, {}).values()))
+        return any(self._is_there(entry) for _, entry in self._entries.of(key))
 
     def clear(self, key: Key) -> None:
         """All of them."""
-        for sub in list(self._entries.get(key, ())):
+        for sub, _ in self._entries.of(key):
             self._drop(key, sub)
-
-    def _drop(self, key: Key, sub: Sub) -> None:
-        entries = self._entries.get(key, {})
-        old = entries.pop(sub, None)
-        if old is not None:
-            self._forget((key, sub), old)
-            self._changed[key, sub] = None
-            self._count -= 1
-            if not entries:
-                del self._entries[key]
-
-    def _set(self, key: Key, sub: Sub, value: Kept) -> None:
-        entries = self._entries.setdefault(key, {})
-        self._count += sub not in entries
-        entries[sub] = self._entry(value, (key, sub), entries.get(sub))
-
-    def _put(self, row: StateRow) -> None:
-        self._entries.setdefault(row.key, {})[row.sub] = self._restored(row)
-        self._count += 1
-
-    def _find(self, key: Key, sub: Any) -> StateRow | None:
-        entry = self._entries.get(key, {}).get(sub)
-        return None if entry is None else StateRow(key, sub, *entry)
-
-    def _rows(self) -> Iterator[StateRow]:
-        for key, entries in self._entries.items():
-            for sub, entry in entries.items():
-                yield StateRow(key, sub, *entry)
 
 
 class Lists(_Several[int]):
     """A list for each key; each item is a row of its own."""
 
+    def __init__(self, layout: Layout, ttl_ms: int | None = None) -> None:
+        super().__init__(layout, ttl_ms, ascend=True)
+
     def append(self, key: Key, values: list[Kept]) -> None:
         """Behind the others."""
-        entries = self._entries.get(key)
-        position = next(reversed(entries)) + 1 if entries else 0
-        for place, value in enumerate(values, position):
-            self._set(key, place, value)
+        last = self._entries.last(key)
+        for position, value in enumerate(values, 0 if last is None else last + 1):
+            self._set(key, position, value)
 
     def put(self, key: Key, values: list[Kept]) -> None:
         """In place of the others."""
         self.clear(key)
         self.append(key, values)
 
-    def restore(self, table: pa.Table) -> None:
-        super().restore(table)
-        for key in dict.fromkeys(self._layout.keys_of(table)):
-            self._entries[key] = dict(sorted(self._entries[key].items(), key=itemgetter(0)))
-
 
 class Maps(_Several[Key]):
     """A map for each key; each entry is a row of its own."""
 
+    def __init__(self, layout: Layout, ttl_ms: int | None = None) -> None:
+        super().__init__(layout, ttl_ms)
+
     def get(self, key: Key, map_key: Key) -> Kept | None:
         """None: it has no such key."""
-        entry = self._entries.get(key, {}).get(map_key)
-        return entry[0] if entry is not None and self._is_there(entry) else None
+        return self._value(key, map_key)
 
     def put(self, key: Key, map_key: Key, value: Kept) -> None:
         """In place of another."""

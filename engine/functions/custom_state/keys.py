@@ -23,7 +23,7 @@ from engine.functions.custom_state.values import Codec, Kept, plain_type
 
 Key = tuple[Hashable, ...]
 Codes = npt.NDArray[np.int64]
-_NAN: Final = float("nan")
+NAN: Final = float("nan")
 """A ``dict`` finds a NaN only if it is the same object."""
 _CODES_MAX: Final = 1 << 62
 
@@ -149,7 +149,7 @@ def _leaves(column: pa.Array) -> list[pa.Array]:
     if pa.types.is_struct(dtype):
         return [column.is_valid(), *(leaf for child in column.flatten() for leaf in _leaves(child))]
     if pa.types.is_floating(dtype):
-        nan = pa.scalar(_NAN, dtype)
+        nan = pa.scalar(NAN, dtype)
         return [pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, dtype)))]
     if pa.types.is_nested(dtype):
         freeze = _freezer(dtype) or _same
@@ -162,7 +162,7 @@ def _leaves(column: pa.Array) -> list[pa.Array]:
 def _freezer(dtype: pa.DataType) -> Callable[[Any], Hashable] | None:
     """From a plain value to one that a ``dict`` finds; None: it is the same."""
     if pa.types.is_floating(dtype):
-        return lambda value: value if value is None else _NAN if value != value else value + 0.0
+        return lambda value: value if value is None else NAN if value != value else value + 0.0
     if pa.types.is_struct(dtype):
         fields = [(field.name, _freezer(field.type) or _same) for field in dtype]
         return lambda value: (

@@ -1,0 +1,180 @@
+"""The user's state beyond its budget is as that which is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import ConfigError, StateTooLargeError
+from engine.functions.custom_state.entries import Entries, OneEach, Several
+from engine.functions.custom_state.entries_on_disk import EntriesOnDisk
+from engine.functions.custom_state.keys import NAN
+from engine.functions.custom_state.layout import StateRow
+from engine.state.arrays import Budget, within
+from engine.state.database import Database
+from engine.state.scratch import Scratch
+from tests.custom_states import Task, processor_step
+from tests.disks import disk_of_64k
+from tests.unit import test_group_states, test_processors, test_state_model, test_state_timers
+
+__all__ = ["disk_of_64k"]
+
+
+def nothing_in_memory(folder: Path) -> AbstractContextManager[None]:
+    return within(Budget(0, Scratch(str(folder))))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("scratch")
+    with nothing_in_memory(folder):
+        yield folder
+    assert [*folder.iterdir()] == []
+
+
+# What holds for state in memory, on the disk:
+counting = test_processors.counting
+test_restarts = test_processors.test_a_restart_goes_on_from_the_snapshots
+test_changes = test_processors.test_what_has_not_changed_is_not_written
+test_groups = test_processors.test_keys_move_with_their_groups
+test_null = test_processors.test_a_null_key_is_a_key
+test_kinds = test_processors.test_lists_and_maps
+test_dropped = test_processors.test_a_deleted_variable_is_not_restored
+test_initial = test_processors.test_the_initial_state_is_applied_once
+test_timers = test_state_timers.test_timers_of_processing_time
+test_timers_of_timers = test_state_timers.test_a_timer_may_set_others
+test_event_timers = test_state_timers.test_timers_of_event_time
+test_lives = test_state_timers.test_values_live_for_a_time
+test_group_function = test_group_states.test_each_key_is_called_once_for_a_batch
+test_timeouts = test_group_states.test_timeouts_of_processing_time
+test_event_timeouts = test_group_states.test_timeouts_of_event_time
+test_written = test_group_states.test_what_is_written
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(test_state_model.EPOCH, max_size=12))
+def test_stories(epochs: list[Any]) -> None:
+    with TemporaryDirectory() as folder, nothing_in_memory(Path(folder)):
+        test_state_model.tell(epochs)
+
+
+def test_it_is_on_the_disk() -> None:
+    task = Task(processor_step(test_processors.Counting(), "k string, v long", "k string, n long"))
+    (rows, *_) = task.stage._variables.values()  # type: ignore[attr-defined]
+    assert isinstance(rows[0]._entries, EntriesOnDisk)
+
+
+_KEYS = st.sampled_from(
+    [
+        (None,),
+        ("",),
+        ("a'\"\\\udcff\n",),
+        (b"a",),
+        (1,),
+        (-(2**63),),
+        (0.0,),
+        (NAN,),
+        ("t", True),
+        (Decimal("1.10"),),
+        ((1, None, ("x", "x")),),
+        (1, "a"),
+    ]
+)
+_ENTRIES = st.tuples(
+    st.one_of(st.none(), st.tuples(st.one_of(st.none(), st.text(), st.lists(st.integers())))),
+    st.one_of(st.none(), st.integers(0, 20)),
+)
+_ACTS = st.tuples(st.sampled_from(["put", "drop", "load", "look"]), _KEYS, _KEYS, _ENTRIES)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from(["one", "several", "ascending"]), st.lists(_ACTS, max_size=30))
+def test_entries(kind: str, acts: list[tuple[str, Any, Any, Any]]) -> None:
+    with TemporaryDirectory() as folder:
+        _compare(Database(Scratch(folder), 0), kind, acts)
+
+
+def _compare(database: Database, kind: str, acts: list[tuple[str, Any, Any, Any]]) -> None:
+    ascend = kind == "ascending"
+    both: tuple[Entries, Entries] = (
+        OneEach() if kind == "one" else Several(ascend=ascend),
+        EntriesOnDisk(database, moments=True, ascend=ascend),
+    )
+    for act, key, other, entry in acts:
+        sub = {"one": None, "several": other, "ascending": both[0].last(key)}[kind]
+        if act == "drop":
+            assert both[0].drop(key, sub) == both[1].drop(key, sub)
+            continue
+        if ascend and act != "look":
+            sub = 0 if sub is None else sub + 1
+        if act == "put":
+            for each in both:
+                each.put(key, sub, entry)
+        elif act == "load" and both[0].get(key, sub) is None:
+            for each in both:
+                each.load([StateRow(key, sub, *entry)])
+        assert both[0].get(key, sub) == both[1].get(key, sub)
+        assert both[0].of(key) == both[1].of(key)
+        assert not ascend or both[0].last(key) == both[1].last(key)
+        assert len(both[0]) == len(both[1])
+        assert _plain(both[0].rows()) == _plain(both[1].rows())
+        for until_ms in (3, 20):
+            told = [sorted(map(repr, each.due(until_ms))) for each in both]
+            assert told[0] == told[1]
+            moments = [due[0] for due in both[1].due(until_ms)]
+            assert moments == sorted(moments)
+
+
+def _plain(rows: Iterator[StateRow]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def test_rows_of_a_list_come_in_any_order(here: Path) -> None:
+    database = Database(Scratch(str(here)), 0)
+    for each in (Several(ascend=True), EntriesOnDisk(database, moments=False, ascend=True)):
+        each.load([StateRow(("k",), place, (place,)) for place in (5, 300, -1)])
+        each.load([StateRow(("k",), place, (place,)) for place in (70, 2)])
+        assert [sub for sub, _ in each.of(("k",))] == [-1, 2, 5, 70, 300]
+        assert each.last(("k",)) == 300
+        assert each.last(("other",)) is None
+
+
+def test_a_full_disk(disk_of_64k: Path) -> None:
+    entries = EntriesOnDisk(Database(Scratch(str(disk_of_64k)), 0), moments=False)
+    rows = (StateRow((number,), None, ("value" * 20,)) for number in range(100_000))
+    with pytest.raises(StateTooLargeError, match=rf"{disk_of_64k}.*(full|I/O)"):
+        entries.load(rows)
+
+
+def test_no_folder_and_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"No file can be made in .*/none"):
+        Database(Scratch(str(tmp_path / "none")), 0)
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    with pytest.raises(ConfigError, match="was built without it"):
+        Database(Scratch(str(tmp_path)), 0)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_little_memory(tmp_path: Path) -> None:
+    """A state that does not fit it."""
+    for spills in ("0", str(1 << 22)):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.unit.spilled_custom_state", str(tmp_path), spills],
+            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == (spills != "0"), done.stderr[-2_000:]
+        assert spills != "0" or "MemoryError" in done.stderr or "malloc" in done.stderr
