@@ -44,6 +44,4 @@ echo "setup: installing into .venv (the first time takes a few minutes)" >&2
 # Spark's JVM, which most tests and every query start, then needs half the work for it.
 .venv/bin/python -m engine.commands.write_class_archive ||
     echo "setup: each start of Spark takes a few seconds more" >&2
-# And its Python processes a third.
-.venv/bin/python -m scripts.zip_bytecode
 echo "$state" >"$stamp"
