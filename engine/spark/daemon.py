@@ -18,13 +18,17 @@ import sys
 import zipimport
 from typing import Any
 
-import pyspark.worker
+from engine.spark.unzipped import prefer_unzipped
 
-import engine
-import engine.sinks.builtin_sinks
-import engine.sources.builtin_sources
-import engine.task.loop
-from engine.spark.signals import hold_back, let_pass_without_effect
+prefer_unzipped()
+
+import pyspark.worker  # noqa: E402
+
+import engine  # noqa: E402
+import engine.sinks.builtin_sinks  # noqa: E402
+import engine.sources.builtin_sources  # noqa: E402
+import engine.task.loop  # noqa: E402
+from engine.spark.signals import hold_back, let_pass_without_effect  # noqa: E402
 
 _ = engine.write_stream  # the modules that a query's functions live in import it
 

@@ -45,7 +45,7 @@ def jars(*coordinates: str, alone: bool = False) -> Path:
     folder = KEPT / name
     if folder.is_dir():
         return folder
-    with _one_at_a_time():
+    with one_at_a_time():
         if not folder.is_dir():
             made = folder.with_name(f"{name}.{os.getpid()}")
             shutil.rmtree(made, ignore_errors=True)
@@ -64,7 +64,7 @@ def unpacked(coordinate: str, classifier: str) -> Path:
     folder = KEPT / name
     if folder.is_dir():
         return folder
-    with _one_at_a_time():
+    with one_at_a_time():
         if not folder.is_dir():
             made = folder.with_name(f"{name}.{os.getpid()}")
             shutil.rmtree(made, ignore_errors=True)
@@ -136,7 +136,7 @@ def _module(coordinates: tuple[str, ...], alone: bool, classifier: str | None) -
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     """Two processes that run tests may both be first."""
     for folder in (KEPT, DOWNLOADS):
         folder.mkdir(parents=True, exist_ok=True)
