@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from engine.base.sift import sift
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context, Evaluator
@@ -36,10 +37,14 @@ from engine.expressions.types import schema_to_spark
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.spark_rules import optimized
-from tests.spark.interpreted import CONF, ExpressionOfSpark
+from tests.spark.analyzed import Analyzed
+from tests.spark.interpreted import CONF, ErrorsOfSpark
 
 _ROW = "__row"
-
+_ALONE = 8
+"""So many rows of a batch that raises are evaluated alone at least, whether they raise or not."""
+_FEW = 4
+"""If more than one in so many of them raises, all rows are."""
 
 _PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
 _Errors = Callable[[list[int]], Iterator[tuple[int, str | None]]]
@@ -111,11 +116,18 @@ def compare(
     :param ulps: for each expression, by how many units in the last place a result may differ.
     :param exact_math: the option of that name.
     """
-    frame = frame_of(spark, table)
-    trees, problems = read_expressions(frame, expressions, timezone)
+    analyzed = Analyzed.of(frame_of(spark, table), expressions)
+    read = list(read_analyzed(analyzed, range(len(expressions)), timezone))
+    problems = [problem for _, found in read for problem in found]
     if problems:
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
-    return compare_trees(frame, table, expressions, trees, timezone, ulps, exact_math=exact_math)
+    asked = [
+        Asked(number, text, tree, tolerance)
+        for number, (text, (tree, _), tolerance) in enumerate(
+            zip(expressions, read, ulps or [0] * len(expressions), strict=True)
+        )
+    ]
+    return compare_trees(analyzed, table, asked, timezone, exact_math=exact_math)
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -124,13 +136,25 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(numbered, StructType.fromJson(schema_to_spark(numbered.schema)))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An expression that has been read.
+
+    :param number: of it in Spark, see :class:`Analyzed`.
+    :param ulps: by how many units in the last place a result may differ.
+    """
+
+    number: int
+    text: str
+    tree: Expr
+    ulps: int = 0
+
+
 def compare_trees(
-    frame: DataFrame,
+    analyzed: Analyzed,
     table: pa.Table,
-    expressions: Sequence[str],
-    trees: Sequence[Expr],
+    asked: Sequence[Asked],
     timezone: str = "UTC",
-    ulps: Sequence[int] | None = None,
     *,
     sliced: bool = False,
     exact_math: bool = True,
@@ -138,7 +162,7 @@ def compare_trees(
 ) -> list[Difference]:
     """The differences of expressions that have been read.
 
-    :param frame: what :func:`frame_of` made of the table.
+    :param analyzed: over what :func:`frame_of` made of the table.
     :param sliced: our side gets the rows as the end of a longer batch.
     :param compiled: errors are those of what Spark compiles. Else of what it interprets, which is
         quicker; where one differs from ours, what Spark compiles decides.
@@ -149,41 +173,43 @@ def compare_trees(
     batch = batch.slice(longer.num_rows - table.num_rows)
     context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
-    ours = [_evaluate(tree, rows, context) for tree in trees]
-    theirs = _values_or_failures(frame, expressions, ours)
+    ours = [_evaluate(each.tree, rows, context, each.ulps) for each in asked]
+    theirs = _values_or_failures(analyzed, asked, ours)
+    errors = ErrorsOfSpark(
+        analyzed, [e.number for e, r in zip(asked, ours, strict=True) if r.errors]
+    )
     differences: list[Difference] = []
-    for text, result, values, tolerance in zip(
-        expressions, ours, theirs, ulps or [0] * len(expressions), strict=True
-    ):
-        spark_errors = partial(_spark_errors, frame, text, compiled)
-        in_queries = spark_errors if compiled else partial(_errors_in_queries, frame, text, result)
-        differences += _compare_errors(in_queries, text, result, table)
+    for each, result, values in zip(asked, ours, theirs, strict=True):
+        spark_errors = partial(_spark_errors, errors, each.number, compiled)
+        in_queries = partial(_errors_in_queries, errors, each.number, result)
+        in_queries = spark_errors if compiled else in_queries
+        differences += _compare_errors(in_queries, each.text, result, table)
         if isinstance(values, str):
-            raising = list(_rows_that_raise_in_spark_only(spark_errors, text, result, table))
-            unexplained = Difference(text, f"{text}: no row explains why Spark fails: {values}")
-            differences += raising or [unexplained]
+            raising = list(_rows_that_raise_in_spark_only(spark_errors, each.text, result, table))
+            why = f"{each.text}: no row explains why Spark fails: {values}"
+            differences += raising or [Difference(each.text, why)]
         else:
-            differences += _compare_values(text, result, values, table, tolerance)
+            differences += _compare_values(each.text, result, values, table, each.ulps)
     return differences
 
 
 def _values_or_failures(
-    frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]
+    analyzed: Analyzed, asked: Sequence[Asked], ours: list[OurResult]
 ) -> list[pa.ChunkedArray | str]:
     """For each expression its values in Spark; why Spark fails if some row raises there only."""
     try:
-        values = _spark_values(frame, expressions, ours)
+        values = _spark_values(analyzed, asked, ours)
     except (PySparkException, Py4JJavaError) as error:
-        if len(expressions) == 1:
+        if len(asked) == 1:
             return [str(error).partition("\n")[0]]
-        half = len(expressions) // 2
+        half = len(asked) // 2
         parts = (slice(0, half), slice(half, None))
         return [
             each
             for part in parts
-            for each in _values_or_failures(frame, expressions[part], ours[part])
+            for each in _values_or_failures(analyzed, asked[part], ours[part])
         ]
-    return list(values.columns[: len(expressions)])
+    return list(values.columns[: len(asked)])
 
 
 def read_expressions(
@@ -198,20 +224,29 @@ def read_each(
     frame: DataFrame,
     expressions: Sequence[str],
     timezone: str = "UTC",
+) -> Iterator[tuple[Expr, list[str]]]:
+    """For each SQL expression its tree, and why it cannot be evaluated."""
+    analyzed = Analyzed.of(frame, expressions)
+    return read_analyzed(analyzed, range(len(expressions)), timezone)
+
+
+def read_analyzed(
+    analyzed: Analyzed,
+    numbers: Collection[int],
+    timezone: str = "UTC",
     nodes: Callable[[Any], Iterator[Any]] = scala_seq,
 ) -> Iterator[tuple[Expr, list[str]]]:
-    """For each SQL expression its tree, and why it cannot be evaluated.
+    """For each of these expressions its tree, and why it cannot be evaluated.
 
-    :param nodes: makes what is read of the expressions of a Scala sequence.
+    :param nodes: makes what is read of the objects of a Scala sequence.
     """
-    analyzed = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
-    project = optimized(frame.sparkSession, analyzed)
-    output = scala_seq(project.child().output())
+    project = optimized(analyzed.spark, analyzed.plan(numbers))
+    output = nodes(project.child().output())
     columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
-    gateway = frame.sparkSession.sparkContext._gateway
+    gateway = analyzed.spark.sparkContext._gateway
     problems: list[str] = []
     reader = ExpressionReader(gateway, columns, Context(timezone), problems)
-    for node in nodes(project.projectList()):
+    for node, _ in zip(nodes(project.projectList()), numbers, strict=False):
         known = len(problems)
         yield reader.read(node), problems[known:]
 
@@ -229,9 +264,13 @@ def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
             spark.conf.set(key, old) if old is not None else spark.conf.unset(key)
 
 
-def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
+def _evaluate(tree: Expr, rows: Rows, context: Context, ulps: int) -> OurResult:
     """What has been accepted may raise a TransformError, never anything else: a complaint of
-    another kind equals none of Spark's."""
+    another kind equals none of Spark's. Rows that are evaluated in parts, or alone, have the values
+    that they have together.
+
+    :param ulps: by how many units in the last place these may differ.
+    """
     every = range(rows.num_rows)
     try:
         evaluator = compile_expression(tree, context)
@@ -243,13 +282,13 @@ def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
         if not rows.num_rows:  # there is no row to tell it of
             raise
         together = _complaint(error)
-    result = OurResult(tree, [])
-    for row in every:
-        try:
-            result.values += _values(evaluator, rows.slice(row, 1), tree.dtype)
-        except Exception as error:
-            result.values.append(None)
-            result.errors[row] = _complaint(error)
+
+    def values_of(start: int, stop: int) -> list[Any]:
+        return _values(evaluator, rows.slice(start, stop - start), tree.dtype)
+
+    result = OurResult(tree, [None] * len(every))
+    pieces, raising = _sifted(rows.num_rows, values_of)
+    result.errors = {row: _complaint(error) for row, error in raising.items()}
     if together not in result.errors.values():
         result.errors = dict.fromkeys(every, f"{together}, though no row alone does")
         return result
@@ -258,10 +297,44 @@ def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
         values = _values(evaluator, rows.taken(pa.array(good, pa.int32())), tree.dtype)
     except Exception as error:
         result.errors.update(dict.fromkeys(good, f"{_complaint(error)}, though no row alone does"))
-    else:
-        for row, value in zip(good, values, strict=True):
-            result.values[row] = value
+        return result
+    for row, value in zip(good, values, strict=True):
+        result.values[row] = value
+    for row, value in pieces:
+        if not same(value, result.values[row], ulps):
+            among = f"{result.values[row]!r} among other rows"
+            result.errors[row] = f"nothing, but is {value!r} among fewer rows and {among}"
     return result
+
+
+def _sifted(
+    count: int, values_of: Callable[[int, int], list[Any]]
+) -> tuple[list[tuple[int, Any]], dict[int, Exception]]:
+    """Of rows of which one at least raises: values of parts without any that does, as row and
+    value; what is raised for the others, alone. Some rows of the good ones are alone as well."""
+    good: list[tuple[int, Any]] = []
+    raising: dict[int, Exception] = {}
+
+    def alone(row: int) -> None:
+        try:
+            good.append((row, *values_of(row, row + 1)))
+        except Exception as error:
+            raising[row] = error
+
+    step = -(-count // _ALONE)
+    for row in range(0, count, step):
+        alone(row)
+    if len(raising) * _FEW > _ALONE:  # to halve them again and again would be more work
+        for row in range(count):
+            if row % step:
+                alone(row)
+        return good, raising
+
+    def part(start: int, stop: int) -> list[tuple[int, Any]]:
+        return list(enumerate(values_of(start, stop), start))
+
+    parts, bad = sift(count, part, (Exception,))
+    return good + [pair for found in parts for pair in found], raising | dict(bad)
 
 
 def _complaint(error: Exception) -> str:
@@ -303,15 +376,10 @@ def _valid(array: pa.Array) -> list[bool]:
     return list(array.is_valid().to_pylist())
 
 
-def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]) -> pa.Table:
-    columns = []
-    for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
-        if result.errors:
-            rows = ", ".join(map(str, result.errors))
-            text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
-        columns.append(f"{text} AS _{index}")
+def _spark_values(analyzed: Analyzed, asked: Sequence[Asked], ours: list[OurResult]) -> pa.Table:
+    without = {each.number: result.errors for each, result in zip(asked, ours, strict=True)}
+    selected: Any = analyzed.rows([each.number for each in asked], without)
     # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
-    selected: Any = frame.selectExpr(*columns, _ROW)
     batches = selected._collect_as_arrow(empty_list_if_zero_records=False)
     return pa.Table.from_batches(batches).sort_by(_ROW)
 
@@ -352,23 +420,21 @@ def _rows_that_raise_in_spark_only(
 
 
 def _errors_in_queries(
-    frame: DataFrame, text: str, result: OurResult, rows: list[int]
+    errors: ErrorsOfSpark, number: int, result: OurResult, rows: list[int]
 ) -> Iterator[tuple[int, str | None]]:
     """The error class in Spark: of what it interprets, and where that is not ours, of what it
     compiles, as it does in queries."""
-    found = dict(_spark_errors(frame, text, False, rows))
+    found = dict(_spark_errors(errors, number, False, rows))
     others = [row for row in rows if found[row] != result.errors.get(row)]
-    return iter((found | dict(_spark_errors(frame, text, True, others))).items())
+    return iter((found | dict(_spark_errors(errors, number, True, others))).items())
 
 
 def _spark_errors(
-    frame: DataFrame, text: str, compiled: bool, rows: list[int]
+    errors: ErrorsOfSpark, number: int, compiled: bool, rows: list[int]
 ) -> Iterator[tuple[int, str | None]]:
     """For each of the rows the error class in Spark, or None."""
-    if rows:
-        found = ExpressionOfSpark(frame, text, compiled=compiled).errors(rows)
-        for row, condition in zip(rows, found, strict=True):
-            yield row, condition and error_class(f"[{condition}]")
+    for row, condition in zip(rows, errors.of(number, rows, compiled=compiled), strict=True):
+        yield row, condition and error_class(f"[{condition}]")
 
 
 def error_class(message: str) -> str:

@@ -165,9 +165,9 @@ def play(
     player = Player(spark, setting, False, Mode(False, False))
     for start_at in range(0, len(trees), _AT_ONCE):
         part = trees[start_at : start_at + _AT_ONCE]
-        found = resolved(player.frame, [sql(tree) for tree in part])
+        found = resolved(player.analyzed, [sql(tree) for tree in part])
         taken = [
-            comparable(tree, type_of(each))
+            comparable(tree, type_of(player.analyzed.expression(each)))
             for tree, each in zip(part, found, strict=True)
             if not isinstance(each, str)
         ]

@@ -21,6 +21,7 @@ from tests.parity.invented.holes import holes
 from tests.parity.invented.kinds import NEVER_ROOT, kind_of
 from tests.parity.invented.trees import Hole, Production
 from tests.parity.templates import Family
+from tests.spark.analyzed import Analyzed
 from tests.spark.expressions import frame_of
 
 _LITTLE: Final = "least(greatest({}, -3), 12)"
@@ -66,7 +67,7 @@ class Grammar:
         try:
             schema = _schema(self._frame, [text for _, text in every])
         except AnalysisException:  # an older release does not have all of them
-            found = resolved(self._frame, [text for _, text in every])
+            found = resolved(Analyzed(self._frame), [text for _, text in every])
             pairs = list(zip(every, found, strict=True))
             self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
             every = [pair for pair, each in pairs if not isinstance(each, str)]
@@ -151,7 +152,8 @@ class _Template:
 
 
 def _schema(frame: DataFrame, texts: list[str]) -> list[DataType]:
-    return [field.dataType for field in frame.selectExpr(*texts).schema.fields]
+    fields = Analyzed.of(frame, texts).rows(range(len(texts))).schema.fields
+    return [field.dataType for field in fields[: len(texts)]]
 
 
 def form(name: str, text: str, inner: str, kind: str) -> Production:
