@@ -12,12 +12,10 @@ has another error, by what Spark compiles.
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,10 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from engine.base.sift import sift
-from engine.errors import TransformError
-from engine.expressions.compile import compile_expression, to_array
-from engine.expressions.registry import Context, Evaluator
+from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
@@ -39,24 +34,11 @@ from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.spark_rules import optimized
 from tests.spark.analyzed import Analyzed
 from tests.spark.interpreted import CONF, ErrorsOfSpark
+from tests.spark.our_side import OurResult, evaluate, plain_errors
+from tests.spark.values import error_class, normalized, plain_values, same
 
 _ROW = "__row"
-_ALONE = 8
-"""So many rows of a batch that raises are evaluated alone at least, whether they raise or not."""
-_FEW = 4
-"""If more than one in so many of them raises, all rows are."""
-
-_PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
 _Errors = Callable[[list[int]], Iterator[tuple[int, str | None]]]
-
-
-@dataclass
-class OurResult:
-    """What our kernels made of one expression: values of the good rows, errors of the others."""
-
-    expr: Expr
-    values: list[Any]
-    errors: dict[int, str] = field(default_factory=dict)
 
 
 def assert_parity(
@@ -173,7 +155,8 @@ def compare_trees(
     batch = batch.slice(longer.num_rows - table.num_rows)
     context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
-    ours = [_evaluate(each.tree, rows, context, each.ulps) for each in asked]
+    with plain_errors():
+        ours = [evaluate(each.tree, rows, context, each.ulps) for each in asked]
     theirs = _values_or_failures(analyzed, asked, ours)
     errors = ErrorsOfSpark(
         analyzed, [e.number for e, r in zip(asked, ours, strict=True) if r.errors]
@@ -264,118 +247,6 @@ def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
             spark.conf.set(key, old) if old is not None else spark.conf.unset(key)
 
 
-def _evaluate(tree: Expr, rows: Rows, context: Context, ulps: int) -> OurResult:
-    """What has been accepted may raise a TransformError, never anything else: a complaint of
-    another kind equals none of Spark's. Rows that are evaluated in parts, or alone, have the values
-    that they have together.
-
-    :param ulps: by how many units in the last place these may differ.
-    """
-    every = range(rows.num_rows)
-    try:
-        evaluator = compile_expression(tree, context)
-    except Exception as error:
-        return OurResult(tree, [None] * len(every), dict.fromkeys(every, _complaint(error)))
-    try:
-        return OurResult(tree, _values(evaluator, rows, tree.dtype))
-    except Exception as error:
-        if not rows.num_rows:  # there is no row to tell it of
-            raise
-        together = _complaint(error)
-
-    def values_of(start: int, stop: int) -> list[Any]:
-        return _values(evaluator, rows.slice(start, stop - start), tree.dtype)
-
-    result = OurResult(tree, [None] * len(every))
-    pieces, raising = _sifted(rows.num_rows, values_of)
-    result.errors = {row: _complaint(error) for row, error in raising.items()}
-    if together not in result.errors.values():
-        result.errors = dict.fromkeys(every, f"{together}, though no row alone does")
-        return result
-    good = [row for row in every if row not in result.errors]
-    try:  # many rows at once go other ways than one
-        values = _values(evaluator, rows.taken(pa.array(good, pa.int32())), tree.dtype)
-    except Exception as error:
-        result.errors.update(dict.fromkeys(good, f"{_complaint(error)}, though no row alone does"))
-        return result
-    for row, value in zip(good, values, strict=True):
-        result.values[row] = value
-    for row, value in pieces:
-        if not same(value, result.values[row], ulps):
-            among = f"{result.values[row]!r} among other rows"
-            result.errors[row] = f"nothing, but is {value!r} among fewer rows and {among}"
-    return result
-
-
-def _sifted(
-    count: int, values_of: Callable[[int, int], list[Any]]
-) -> tuple[list[tuple[int, Any]], dict[int, Exception]]:
-    """Of rows of which one at least raises: values of parts without any that does, as row and
-    value; what is raised for the others, alone. Some rows of the good ones are alone as well."""
-    good: list[tuple[int, Any]] = []
-    raising: dict[int, Exception] = {}
-
-    def alone(row: int) -> None:
-        try:
-            good.append((row, *values_of(row, row + 1)))
-        except Exception as error:
-            raising[row] = error
-
-    step = -(-count // _ALONE)
-    for row in range(0, count, step):
-        alone(row)
-    if len(raising) * _FEW > _ALONE:  # to halve them again and again would be more work
-        for row in range(count):
-            if row % step:
-                alone(row)
-        return good, raising
-
-    def part(start: int, stop: int) -> list[tuple[int, Any]]:
-        return list(enumerate(values_of(start, stop), start))
-
-    parts, bad = sift(count, part, (Exception,))
-    return good + [pair for found in parts for pair in found], raising | dict(bad)
-
-
-def _complaint(error: Exception) -> str:
-    if isinstance(error, TransformError):
-        return error_class(error.message)
-    return f"{type(error).__name__}: {error}"
-
-
-def _values(evaluator: Evaluator, rows: Rows, dtype: pa.DataType) -> list[Any]:
-    return plain_values(to_array(evaluator(rows), rows.num_rows, dtype))
-
-
-def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Comparable Python values; temporal ones as integers, for Python's own types are too small;
-    structs as tuples, arrays as lists, maps as lists of pairs."""
-    if isinstance(array, pa.ChunkedArray):
-        return [value for chunk in array.chunks for value in plain_values(chunk)]
-    dtype = array.type
-    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
-        array = array.cast(pa.int64())
-    elif pa.types.is_date32(dtype):
-        array = array.cast(pa.int32())
-    elif pa.types.is_struct(dtype):
-        columns = [plain_values(column) for column in array.flatten()]
-        rows = zip(*columns, strict=True) if columns else ((),) * len(array)
-        return [row if ok else None for row, ok in zip(rows, _valid(array), strict=True)]
-    elif pa.types.is_map(dtype) or pa.types.is_list(dtype):
-        items, offsets = plain_values(array.values), array.offsets.to_pylist()
-        spans = zip(offsets[:-1], offsets[1:], _valid(array), strict=True)
-        return [items[start:end] if ok else None for start, end, ok in spans]
-    elif pa.types.is_string(dtype):
-        # Spark's texts can be what is no UTF-8.
-        values = array.cast(pa.binary()).to_pylist()
-        return [None if v is None else v.decode(errors="surrogateescape") for v in values]
-    return list(array.to_pylist())
-
-
-def _valid(array: pa.Array) -> list[bool]:
-    return list(array.is_valid().to_pylist())
-
-
 def _spark_values(analyzed: Analyzed, asked: Sequence[Asked], ours: list[OurResult]) -> pa.Table:
     without = {each.number: result.errors for each, result in zip(asked, ours, strict=True)}
     selected: Any = analyzed.rows([each.number for each in asked], without)
@@ -435,46 +306,6 @@ def _spark_errors(
     """For each of the rows the error class in Spark, or None."""
     for row, condition in zip(rows, errors.of(number, rows, compiled=compiled), strict=True):
         yield row, condition and error_class(f"[{condition}]")
-
-
-def error_class(message: str) -> str:
-    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``. What Java finds wrong with
-    a pattern, and where, is not compared."""
-    if _PATTERN_SYNTAX in message:
-        return _PATTERN_SYNTAX
-    match = re.search(r"\[([A-Z0-9_]+)[\].]", message)
-    return match[1] if match else message
-
-
-def normalized(dtype: pa.DataType) -> pa.DataType:
-    """A type without what Spark and we may say differently: nullability, names of list items."""
-    if pa.types.is_struct(dtype):
-        return pa.struct([(f.name, normalized(f.type)) for f in dtype])
-    if pa.types.is_map(dtype):
-        return pa.map_(normalized(dtype.key_type), normalized(dtype.item_type))
-    if pa.types.is_list(dtype):
-        return pa.list_(normalized(dtype.value_type))
-    if pa.types.is_timestamp(dtype) and dtype.tz is not None:
-        return pa.timestamp("us", tz="UTC")
-    return dtype
-
-
-def same(theirs: Any, mine: Any, ulps: int = 0) -> bool:
-    """Equal as Spark's own tests understand it, or nearly.
-
-    :param ulps: by how many units in the last place DOUBLEs may differ.
-    """
-    if isinstance(theirs, float) and isinstance(mine, float):
-        if math.isnan(theirs) and math.isnan(mine):
-            return True
-        near = abs(theirs - mine) <= ulps * math.ulp(theirs)
-        return (ulps > 0 and math.isfinite(mine) and near) or struct.pack(
-            "d", theirs
-        ) == struct.pack("d", mine)
-    if isinstance(theirs, (list, tuple)) and isinstance(mine, (list, tuple)):
-        pairs = zip(theirs, mine, strict=False)
-        return len(theirs) == len(mine) and all(same(a, b, ulps) for a, b in pairs)
-    return bool(type(theirs) is type(mine) and theirs == mine)
 
 
 def _input(text: str, table: pa.Table, row: int) -> str:
