@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 
 from tests.parity.invented.analysis import resolved, type_of
 from tests.parity.invented.forms import AROUND, OF_ITEMS, TAKING
-from tests.parity.invented.grammar import Grammar, form
+from tests.parity.invented.grammar import Grammar, form, grammar_of
 from tests.parity.invented.kinds import DAYS, MONTHS
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.player import Counts, Player
@@ -194,7 +194,7 @@ def run(spark: SparkSession, choice: Choice, counts: Counts) -> Iterator[str]:
     for ansi in (True, False):
         setting = Setting(choice.seed, _ROWS, ansi, "Europe/Berlin")
         with configured(spark, setting.conf | Mode(False, False).conf):
-            grammar = Grammar(spark, every)
+            grammar = grammar_of(spark, every)
             trees = list(attempts(grammar, choice.names, choice.every, choice.plain))
             random.Random(choice.seed).shuffle(trees)
             yield from play(spark, setting, trees[: choice.trees or None], counts)

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +149,18 @@ class _Template:
         self.text = text
         self.kind = kind
         self.ulps = ulps
+
+
+_known: dict[tuple[Any, ...], Grammar] = {}
+
+
+def grammar_of(spark: SparkSession, families: Collection[Family]) -> Grammar:
+    """That of a session's present ANSI mode; analyzing all templates takes seconds, once."""
+    ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower()
+    key = (spark, ansi, *((each.name, tuple(each.templates)) for each in families))
+    if key not in _known:
+        _known[key] = Grammar(spark, families)
+    return _known[key]
 
 
 def _schema(frame: DataFrame, texts: list[str]) -> list[DataType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import Final
 
@@ -17,6 +18,9 @@ _JAVA: Final = f"{' '.join(QUICK)} -XX:ReservedCodeCacheSize=240m"
 """Each query is another one: what Java's second compiler gains is less than what it takes; and the
 code of so many fills what is set aside for it."""
 
+_GARBAGE: Final = 50_000
+"""So many objects more than are gone, and Python looks for circles: by default 700, which took a sixth
+of its time."""
 _RETAINED: Final = "10"
 """Spark would remember a thousand queries, however large their plans."""
 
@@ -39,4 +43,8 @@ def start_quietly() -> SparkSession:
         spark__ui__retainedStages=_RETAINED,
     )
     session.sparkContext.setLogLevel("OFF")
+    # A batch makes millions of objects that stay to its end, beside all that is imported for good.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
     return session
