@@ -19,8 +19,8 @@ _JAVA: Final = f"{' '.join(QUICK)} -XX:ReservedCodeCacheSize=240m"
 code of so many fills what is set aside for it."""
 
 _GARBAGE: Final = 50_000
-"""So many objects more than are gone, and Python looks for circles: by default 700, which took a sixth
-of its time."""
+"""So many objects more than are gone, and Python looks for circles; by default 700, which took a
+sixth of its time."""
 _RETAINED: Final = "10"
 """Spark would remember a thousand queries, however large their plans."""
 
