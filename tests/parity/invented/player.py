@@ -123,10 +123,12 @@ class Player:
         found = resolved(self.analyzed, texts)
         if counts is not None:
             counts.redrawn.update(each for each in found if isinstance(each, str))
-        taken = checked(self.analyzed, [each for each in found if not isinstance(each, str)])
-        known = {n: t for n, t in zip(found, texts, strict=True) if n in set(taken)}
-        self._numbers |= {text: number for number, text in known.items() if isinstance(number, int)}
-        return [number in known for number in found]
+        resolved_ones = [each for each in found if not isinstance(each, str)]
+        taken = set(checked(self.analyzed, resolved_ones))
+        for text, number in zip(texts, found, strict=True):
+            if not isinstance(number, str) and number in taken:
+                self._numbers[text] = number
+        return [number in taken for number in found]
 
     def differences(
         self, trees: Sequence[Tree], counts: Counts | None = None
