@@ -12,14 +12,11 @@ has another error, by what Spark compiles.
 
 from __future__ import annotations
 
-import math
 import re
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -28,33 +25,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from engine.errors import TransformError
-from engine.expressions.compile import compile_expression, to_array
-from engine.expressions.few_rows import FewRows, in_python
-from engine.expressions.few_values import FEW, array_of
-from engine.expressions.registry import Context, Evaluator
+from engine.expressions.registry import Context
 from engine.expressions.row_context import Rows
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_to_spark
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
 from engine.plan.spark_rules import optimized
-from tests.spark.interpreted import CONF, ExpressionOfSpark
+from tests.spark.analyzed import Analyzed
+from tests.spark.few_rows import compare_in_python
+from tests.spark.interpreted import CONF, ErrorsOfSpark
+from tests.spark.our_side import OurResult, evaluate, plain_errors
+from tests.spark.values import error_class, normalized, plain_values, same
 
 _ROW = "__row"
-
-
-_PATTERN_SYNTAX = "java.util.regex.PatternSyntaxException"
 _Errors = Callable[[list[int]], Iterator[tuple[int, str | None]]]
-
-
-@dataclass
-class OurResult:
-    """What our kernels made of one expression: values of the good rows, errors of the others."""
-
-    expr: Expr
-    values: list[Any]
-    errors: dict[int, str] = field(default_factory=dict)
 
 
 def assert_parity(
@@ -114,11 +99,18 @@ def compare(
     :param ulps: for each expression, by how many units in the last place a result may differ.
     :param exact_math: the option of that name.
     """
-    frame = frame_of(spark, table)
-    trees, problems = read_expressions(frame, expressions, timezone)
+    analyzed = Analyzed.of(frame_of(spark, table), expressions)
+    read = list(read_analyzed(analyzed, range(len(expressions)), timezone))
+    problems = [problem for _, found in read for problem in found]
     if problems:
         return [Difference("", f"unsupported: {text}", None, True) for text in problems]
-    return compare_trees(frame, table, expressions, trees, timezone, ulps, exact_math=exact_math)
+    asked = [
+        Asked(number, text, tree, tolerance)
+        for number, (text, (tree, _), tolerance) in enumerate(
+            zip(expressions, read, ulps or [0] * len(expressions), strict=True)
+        )
+    ]
+    return compare_trees(analyzed, table, asked, timezone, exact_math=exact_math)
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -127,13 +119,25 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(numbered, StructType.fromJson(schema_to_spark(numbered.schema)))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An expression that has been read.
+
+    :param number: of it in Spark, see :class:`Analyzed`.
+    :param ulps: by how many units in the last place a result may differ.
+    """
+
+    number: int
+    text: str
+    tree: Expr
+    ulps: int = 0
+
+
 def compare_trees(
-    frame: DataFrame,
+    analyzed: Analyzed,
     table: pa.Table,
-    expressions: Sequence[str],
-    trees: Sequence[Expr],
+    asked: Sequence[Asked],
     timezone: str = "UTC",
-    ulps: Sequence[int] | None = None,
     *,
     sliced: bool = False,
     exact_math: bool = True,
@@ -141,7 +145,7 @@ def compare_trees(
 ) -> list[Difference]:
     """The differences of expressions that have been read.
 
-    :param frame: what :func:`frame_of` made of the table.
+    :param analyzed: over what :func:`frame_of` made of the table.
     :param sliced: our side gets the rows as the end of a longer batch.
     :param compiled: errors are those of what Spark compiles. Else of what it interprets, which is
         quicker; where one differs from ours, what Spark compiles decides.
@@ -152,43 +156,46 @@ def compare_trees(
     batch = batch.slice(longer.num_rows - table.num_rows)
     context = Context(timezone, exact_math=exact_math)
     rows = Rows(batch.num_rows, batch.column)  # as in a task
-    ours = [_evaluate(tree, rows, context) for tree in trees]
+    with plain_errors():
+        ours = [evaluate(each.tree, rows, context, each.ulps) for each in asked]
     for result in ours:
-        _compare_in_python(result, rows, context)
-    theirs = _values_or_failures(frame, expressions, ours)
+        compare_in_python(result, rows, context)
+    theirs = _values_or_failures(analyzed, asked, ours)
+    errors = ErrorsOfSpark(
+        analyzed, [e.number for e, r in zip(asked, ours, strict=True) if r.errors]
+    )
     differences: list[Difference] = []
-    for text, result, values, tolerance in zip(
-        expressions, ours, theirs, ulps or [0] * len(expressions), strict=True
-    ):
-        spark_errors = partial(_spark_errors, frame, text, compiled)
-        in_queries = spark_errors if compiled else partial(_errors_in_queries, frame, text, result)
-        differences += _compare_errors(in_queries, text, result, table)
+    for each, result, values in zip(asked, ours, theirs, strict=True):
+        spark_errors = partial(_spark_errors, errors, each.number, compiled)
+        in_queries = partial(_errors_in_queries, errors, each.number, result)
+        in_queries = spark_errors if compiled else in_queries
+        differences += _compare_errors(in_queries, each.text, result, table)
         if isinstance(values, str):
-            raising = list(_rows_that_raise_in_spark_only(spark_errors, text, result, table))
-            unexplained = Difference(text, f"{text}: no row explains why Spark fails: {values}")
-            differences += raising or [unexplained]
+            raising = list(_rows_that_raise_in_spark_only(spark_errors, each.text, result, table))
+            why = f"{each.text}: no row explains why Spark fails: {values}"
+            differences += raising or [Difference(each.text, why)]
         else:
-            differences += _compare_values(text, result, values, table, tolerance)
+            differences += _compare_values(each.text, result, values, table, each.ulps)
     return differences
 
 
 def _values_or_failures(
-    frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]
+    analyzed: Analyzed, asked: Sequence[Asked], ours: list[OurResult]
 ) -> list[pa.ChunkedArray | str]:
     """For each expression its values in Spark; why Spark fails if some row raises there only."""
     try:
-        values = _spark_values(frame, expressions, ours)
+        values = _spark_values(analyzed, asked, ours)
     except (PySparkException, Py4JJavaError) as error:
-        if len(expressions) == 1:
+        if len(asked) == 1:
             return [str(error).partition("\n")[0]]
-        half = len(expressions) // 2
+        half = len(asked) // 2
         parts = (slice(0, half), slice(half, None))
         return [
             each
             for part in parts
-            for each in _values_or_failures(frame, expressions[part], ours[part])
+            for each in _values_or_failures(analyzed, asked[part], ours[part])
         ]
-    return list(values.columns[: len(expressions)])
+    return list(values.columns[: len(asked)])
 
 
 def read_expressions(
@@ -203,20 +210,29 @@ def read_each(
     frame: DataFrame,
     expressions: Sequence[str],
     timezone: str = "UTC",
+) -> Iterator[tuple[Expr, list[str]]]:
+    """For each SQL expression its tree, and why it cannot be evaluated."""
+    analyzed = Analyzed.of(frame, expressions)
+    return read_analyzed(analyzed, range(len(expressions)), timezone)
+
+
+def read_analyzed(
+    analyzed: Analyzed,
+    numbers: Collection[int],
+    timezone: str = "UTC",
     nodes: Callable[[Any], Iterator[Any]] = scala_seq,
 ) -> Iterator[tuple[Expr, list[str]]]:
-    """For each SQL expression its tree, and why it cannot be evaluated.
+    """For each of these expressions its tree, and why it cannot be evaluated.
 
-    :param nodes: makes what is read of the expressions of a Scala sequence.
+    :param nodes: makes what is read of the objects of a Scala sequence.
     """
-    analyzed = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
-    project = optimized(frame.sparkSession, analyzed)
-    output = scala_seq(project.child().output())
+    project = optimized(analyzed.spark, analyzed.plan(numbers))
+    output = nodes(project.child().output())
     columns = {a.exprId().id(): (i, a.name()) for i, a in enumerate(output)}
-    gateway = frame.sparkSession.sparkContext._gateway
+    gateway = analyzed.spark.sparkContext._gateway
     problems: list[str] = []
     reader = ExpressionReader(gateway, columns, Context(timezone), problems)
-    for node in nodes(project.projectList()):
+    for node, _ in zip(nodes(project.projectList()), numbers, strict=False):
         known = len(problems)
         yield reader.read(node), problems[known:]
 
@@ -234,115 +250,10 @@ def configured(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
             spark.conf.set(key, old) if old is not None else spark.conf.unset(key)
 
 
-def _evaluate(tree: Expr, rows: Rows, context: Context) -> OurResult:
-    """What has been accepted may raise a TransformError, never anything else: a complaint of
-    another kind equals none of Spark's."""
-    every = range(rows.num_rows)
-    try:
-        evaluator = compile_expression(tree, context)
-    except Exception as error:
-        return OurResult(tree, [None] * len(every), dict.fromkeys(every, _complaint(error)))
-    try:
-        return OurResult(tree, _values(evaluator, rows, tree.dtype))
-    except Exception as error:
-        if not rows.num_rows:  # there is no row to tell it of
-            raise
-        together = _complaint(error)
-    result = OurResult(tree, [])
-    for row in every:
-        try:
-            result.values += _values(evaluator, rows.slice(row, 1), tree.dtype)
-        except Exception as error:
-            result.values.append(None)
-            result.errors[row] = _complaint(error)
-    if together not in result.errors.values():
-        result.errors = dict.fromkeys(every, f"{together}, though no row alone does")
-        return result
-    good = [row for row in every if row not in result.errors]
-    try:  # many rows at once go other ways than one
-        values = _values(evaluator, rows.taken(pa.array(good, pa.int32())), tree.dtype)
-    except Exception as error:
-        result.errors.update(dict.fromkeys(good, f"{_complaint(error)}, though no row alone does"))
-    else:
-        for row, value in zip(good, values, strict=True):
-            result.values[row] = value
-    return result
-
-
-def _compare_in_python(result: OurResult, rows: Rows, context: Context) -> None:
-    """What Python makes of few rows is what the kernels make of them, to the bit; each row alone,
-    and those for which it makes something, together. If not, that is an error of the row."""
-    compute = in_python(result.expr, context)
-    if compute is None:
-        return
-    alone = [row for row in range(rows.num_rows) if compute(_few(rows, [row])) is not None]
-    pieces = [alone[start : start + FEW] for start in range(0, len(alone), FEW)]
-    for some in [[row] for row in alone] + pieces:
-        values = compute(_few(rows, some))
-        made = [] if values is None else plain_values(array_of(values, result.expr.dtype))
-        for row, value in zip_longest(some, made):
-            if row in result.errors or _bits_of(value) != _bits_of(result.values[row]):
-                result.errors[row] = f"Python makes {value!r} of few rows"
-
-
-def _few(rows: Rows, chosen: list[int]) -> FewRows:
-    return FewRows(len(chosen), rows.taken(pa.array(chosen, pa.int32())).column)
-
-
-def _bits_of(value: Any) -> Any:
-    """NaN is not equal to itself, and -0.0 is equal to 0.0."""
-    is_number = isinstance(value, float) and not math.isnan(value)
-    return struct.pack("d", value) if is_number else str(value)
-
-
-def _complaint(error: Exception) -> str:
-    if isinstance(error, TransformError):
-        return error_class(error.message)
-    return f"{type(error).__name__}: {error}"
-
-
-def _values(evaluator: Evaluator, rows: Rows, dtype: pa.DataType) -> list[Any]:
-    return plain_values(to_array(evaluator(rows), rows.num_rows, dtype))
-
-
-def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Comparable Python values; temporal ones as integers, for Python's own types are too small;
-    structs as tuples, arrays as lists, maps as lists of pairs."""
-    if isinstance(array, pa.ChunkedArray):
-        return [value for chunk in array.chunks for value in plain_values(chunk)]
-    dtype = array.type
-    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
-        array = array.cast(pa.int64())
-    elif pa.types.is_date32(dtype):
-        array = array.cast(pa.int32())
-    elif pa.types.is_struct(dtype):
-        columns = [plain_values(column) for column in array.flatten()]
-        rows = zip(*columns, strict=True) if columns else ((),) * len(array)
-        return [row if ok else None for row, ok in zip(rows, _valid(array), strict=True)]
-    elif pa.types.is_map(dtype) or pa.types.is_list(dtype):
-        items, offsets = plain_values(array.values), array.offsets.to_pylist()
-        spans = zip(offsets[:-1], offsets[1:], _valid(array), strict=True)
-        return [items[start:end] if ok else None for start, end, ok in spans]
-    elif pa.types.is_string(dtype):
-        # Spark's texts can be what is no UTF-8.
-        values = array.cast(pa.binary()).to_pylist()
-        return [None if v is None else v.decode(errors="surrogateescape") for v in values]
-    return list(array.to_pylist())
-
-
-def _valid(array: pa.Array) -> list[bool]:
-    return list(array.is_valid().to_pylist())
-
-
-def _spark_values(frame: DataFrame, expressions: Sequence[str], ours: list[OurResult]) -> pa.Table:
-    columns = []
-    for index, (text, result) in enumerate(zip(expressions, ours, strict=True)):
-        if result.errors:
-            rows = ", ".join(map(str, result.errors))
-            text = f"CASE WHEN {_ROW} NOT IN ({rows}) THEN {text} END"
-        columns.append(f"{text} AS _{index}")
+def _spark_values(analyzed: Analyzed, asked: Sequence[Asked], ours: list[OurResult]) -> pa.Table:
+    without = {each.number: result.errors for each, result in zip(asked, ours, strict=True)}
+    selected: Any = analyzed.rows([each.number for each in asked], without)
     # Not toArrow: it refuses a NULL where Spark itself is wrong about what can be NULL.
-    selected: Any = frame.selectExpr(*columns, _ROW)
     batches = selected._collect_as_arrow(empty_list_if_zero_records=False)
     return pa.Table.from_batches(batches).sort_by(_ROW)
 
@@ -383,63 +294,21 @@ def _rows_that_raise_in_spark_only(
 
 
 def _errors_in_queries(
-    frame: DataFrame, text: str, result: OurResult, rows: list[int]
+    errors: ErrorsOfSpark, number: int, result: OurResult, rows: list[int]
 ) -> Iterator[tuple[int, str | None]]:
     """The error class in Spark: of what it interprets, and where that is not ours, of what it
     compiles, as it does in queries."""
-    found = dict(_spark_errors(frame, text, False, rows))
+    found = dict(_spark_errors(errors, number, False, rows))
     others = [row for row in rows if found[row] != result.errors.get(row)]
-    return iter((found | dict(_spark_errors(frame, text, True, others))).items())
+    return iter((found | dict(_spark_errors(errors, number, True, others))).items())
 
 
 def _spark_errors(
-    frame: DataFrame, text: str, compiled: bool, rows: list[int]
+    errors: ErrorsOfSpark, number: int, compiled: bool, rows: list[int]
 ) -> Iterator[tuple[int, str | None]]:
     """For each of the rows the error class in Spark, or None."""
-    if rows:
-        found = ExpressionOfSpark(frame, text, compiled=compiled).errors(rows)
-        for row, condition in zip(rows, found, strict=True):
-            yield row, condition and error_class(f"[{condition}]")
-
-
-def error_class(message: str) -> str:
-    """Spark's error class without its subclass: ``CAST_INVALID_INPUT``. What Java finds wrong with
-    a pattern, and where, is not compared."""
-    if _PATTERN_SYNTAX in message:
-        return _PATTERN_SYNTAX
-    match = re.search(r"\[([A-Z0-9_]+)[\].]", message)
-    return match[1] if match else message
-
-
-def normalized(dtype: pa.DataType) -> pa.DataType:
-    """A type without what Spark and we may say differently: nullability, names of list items."""
-    if pa.types.is_struct(dtype):
-        return pa.struct([(f.name, normalized(f.type)) for f in dtype])
-    if pa.types.is_map(dtype):
-        return pa.map_(normalized(dtype.key_type), normalized(dtype.item_type))
-    if pa.types.is_list(dtype):
-        return pa.list_(normalized(dtype.value_type))
-    if pa.types.is_timestamp(dtype) and dtype.tz is not None:
-        return pa.timestamp("us", tz="UTC")
-    return dtype
-
-
-def same(theirs: Any, mine: Any, ulps: int = 0) -> bool:
-    """Equal as Spark's own tests understand it, or nearly.
-
-    :param ulps: by how many units in the last place DOUBLEs may differ.
-    """
-    if isinstance(theirs, float) and isinstance(mine, float):
-        if math.isnan(theirs) and math.isnan(mine):
-            return True
-        near = abs(theirs - mine) <= ulps * math.ulp(theirs)
-        return (ulps > 0 and math.isfinite(mine) and near) or struct.pack(
-            "d", theirs
-        ) == struct.pack("d", mine)
-    if isinstance(theirs, (list, tuple)) and isinstance(mine, (list, tuple)):
-        pairs = zip(theirs, mine, strict=False)
-        return len(theirs) == len(mine) and all(same(a, b, ulps) for a, b in pairs)
-    return bool(type(theirs) is type(mine) and theirs == mine)
+    for row, condition in zip(rows, errors.of(number, rows, compiled=compiled), strict=True):
+        yield row, condition and error_class(f"[{condition}]")
 
 
 def _input(text: str, table: pa.Table, row: int) -> str:

@@ -1,18 +1,20 @@
-"""Spark's own evaluation of one expression, row by row, without a query.
+"""Spark's own evaluation of expressions, row by row, without a query.
 
 Needs the optimizer's rule ConvertToLocalRelation switched off, so that the optimized plan still
-holds the expression.
+holds the expressions.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
+from tests.spark.analyzed import Analyzed
 from tests.spark.java_classes import java_class
 
 CONF = {
@@ -21,30 +23,42 @@ CONF = {
     )
 }
 _SOURCE: Final = """
+import java.util.ArrayList;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection;
 import org.apache.spark.sql.catalyst.expressions.MutableProjection;
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateMutableProjection$;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import scala.collection.immutable.Seq;
 
 public class RowErrors {
-  private boolean compiled;
-  private final java.util.ArrayList lists = new java.util.ArrayList();
-  private final java.util.ArrayList inputs = new java.util.ArrayList();
-  private scala.collection.Seq rows;
+  private final ArrayList projects = new ArrayList();
+  private LocalRelation relation;
 
-  public void step(scala.collection.immutable.Seq list, scala.collection.immutable.Seq input) {
-    lists.add(list);
-    inputs.add(input);
+  /** An optimized plan; whether it is nothing but projections of rows. */
+  public boolean of(LogicalPlan plan) {
+    while (plan instanceof Project) {
+      projects.add(0, plan);
+      plan = ((Project) plan).child();
+    }
+    if (plan instanceof LocalRelation) relation = (LocalRelation) plan;
+    return relation != null && !projects.isEmpty();
   }
 
-  public void rows(scala.collection.Seq rows) { this.rows = rows; }
+  /** Whether an expression needs no projection but its own. */
+  public boolean isAlone(int item) {
+    return expression(item).references().subsetOf(relation.outputSet());
+  }
 
-  public void compiled(boolean compiled) { this.compiled = compiled; }
+  private Expression expression(int item) {
+    return (Expression) ((Project) projects.get(projects.size() - 1)).projectList().apply(item);
+  }
 
-  private MutableProjection projection(int step) {
-    scala.collection.immutable.Seq list = (scala.collection.immutable.Seq) lists.get(step);
-    scala.collection.immutable.Seq input = (scala.collection.immutable.Seq) inputs.get(step);
+  private MutableProjection projection(Seq list, Seq input, boolean compiled) {
     MutableProjection made = compiled
         ? GenerateMutableProjection$.MODULE$.generate(list, input, false)
         : new InterpretedMutableProjection(list, input);
@@ -52,14 +66,28 @@ public class RowErrors {
     return made;
   }
 
+  private Object evaluated(int item, int row, boolean compiled) {
+    InternalRow data = (InternalRow) relation.data().apply(row);
+    Seq input = relation.output();
+    // A new projection each time: after an error, builders of maps cannot go on.
+    if (isAlone(item)) {
+      ArrayList one = new ArrayList();
+      one.add(expression(item));
+      Seq list = org.apache.spark.api.python.PythonUtils.toSeq(one);
+      return projection(list, input, compiled).apply(data);
+    }
+    for (int i = 0; i < projects.size(); i++) {
+      Seq list = ((Project) projects.get(i)).projectList();
+      data = (InternalRow) projection(list, input, compiled).apply(data);
+      input = ((LogicalPlan) projects.get(i)).output();
+    }
+    return data;
+  }
+
   /** The error condition of a row, its exception as a text if it has none; null for a value. */
-  public String error(int row) {
+  private String error(int item, int row, boolean compiled) {
     try {
-      InternalRow data = (InternalRow) rows.apply(row);
-      for (int i = 0; i < lists.size(); i++) {
-        // A new one each time: after an error, builders of maps cannot go on.
-        data = (InternalRow) projection(i).apply(data);
-      }
+      evaluated(item, row, compiled);
       return null;
     } catch (Throwable error) {
       String condition =
@@ -69,48 +97,77 @@ public class RowErrors {
   }
 
   /** Those of many rows, as JSON. */
-  public String errors(String numbers) throws Exception {
-    java.util.ArrayList found = new java.util.ArrayList();
+  public String errors(int item, String numbers, boolean compiled) throws Exception {
+    ArrayList found = new ArrayList();
     String[] parts = numbers.split(",");
-    for (int i = 0; i < parts.length; i++) found.add(error(Integer.parseInt(parts[i])));
+    for (int i = 0; i < parts.length; i++) {
+      found.add(error(item, Integer.parseInt(parts[i]), compiled));
+    }
     return new com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(found);
   }
 }
 """
 
 
-class ExpressionOfSpark:
-    """A SQL expression over the rows of a local DataFrame.
+class ErrorsOfSpark:
+    """What Spark raises for single rows of expressions.
 
-    :param compiled: whether Spark compiles it, as it does in queries: where the two ways evaluate
-        arguments in another order, another one raises.
+    :param numbers: these of the expressions are optimized together, if any of them is asked about;
+        by itself, where it needs what Spark computes before, or if they fail together.
     """
 
-    def __init__(self, frame: DataFrame, text: str, *, compiled: bool = False) -> None:
+    def __init__(self, analyzed: Analyzed, numbers: Sequence[int]) -> None:
+        self._analyzed = analyzed
+        self._numbers = list(numbers)
+        self._by_itself: dict[int, _Optimized] = {}
+
+    def of(self, number: int, rows: Sequence[int], *, compiled: bool) -> list[str | None]:
+        """For each of the rows Spark's error condition, or None if it has a value.
+
+        :param compiled: whether Spark compiles the expression, as it does in queries: where the
+            two ways evaluate arguments in another order, another one raises.
+        """
+        if not rows:
+            return []
+        together = self._together
+        if together is not None and number in self._numbers:
+            place = self._numbers.index(number)
+            if together.is_alone(place):
+                return together.errors(place, rows, compiled)
+        if number not in self._by_itself:
+            self._by_itself[number] = _Optimized(self._analyzed, [number])
+        return self._by_itself[number].errors(0, rows, compiled)
+
+    @cached_property
+    def _together(self) -> _Optimized | None:
+        if len(self._numbers) < 2:
+            return None
+        try:
+            return _Optimized(self._analyzed, self._numbers)
+        except Py4JJavaError:
+            return None
+
+
+class _Optimized:
+    def __init__(self, analyzed: Analyzed, numbers: Sequence[int]) -> None:
         self._always: str | None = None
         try:
-            plan = frame.selectExpr(text)._jdf.queryExecution().optimizedPlan()
+            plan = analyzed.rows(numbers)._jdf.queryExecution().optimizedPlan()
         except PySparkException as error:  # it has no column, and the optimizer computed it
             self._always = error.getCondition() or _java_text(error)
             return
-        steps = []
-        while plan.nodeName() == "Project":
-            steps.append(plan)
-            plan = plan.child()
-        assert plan.nodeName() == "LocalRelation", f"{text}: {plan.toString()}"
-        self._java = java_class(frame.sparkSession, "RowErrors", _SOURCE).newInstance()
-        self._java.rows(plan.data())
-        self._java.compiled(compiled)
-        for step in reversed(steps):
-            self._java.step(step.projectList(), step.child().output())
+        self._java = java_class(analyzed.spark, "RowErrors", _SOURCE).newInstance()
+        assert self._java.of(plan), plan.toString()
 
-    def errors(self, rows: Sequence[int]) -> list[str | None]:
-        """For each of the rows Spark's error condition, or None if it has a value."""
+    def is_alone(self, place: int) -> bool:
+        """Whether nothing of another expression has to do with this one."""
+        return self._always is None and bool(self._java.isAlone(place))
+
+    def errors(self, place: int, rows: Sequence[int], compiled: bool) -> list[str | None]:
         if self._always is not None:
             return [self._always] * len(rows)
-        if not rows:
-            return []
-        found: list[str | None] = json.loads(self._java.errors(",".join(map(str, rows))))
+        told = self._java.errors(place, ",".join(map(str, rows)), compiled)
+        found: list[str | None] = json.loads(told)
         return found
 
 

@@ -19,7 +19,7 @@ from engine.expressions.types import schema_to_spark
 from engine.pipeline.pipeline import Pipeline
 from engine.plan.planner import plan_query
 from engine.task.transform import compile_steps
-from tests.spark.expressions import normalized, plain_values, same
+from tests.spark.values import normalized, plain_values, same
 
 Query = Callable[[DataFrame], DataFrame]
 

@@ -13,7 +13,8 @@ from engine.expressions.registry import Context
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
 from tests.spark.edges import collections
-from tests.spark.expressions import assert_parity, plain_values, read_expressions
+from tests.spark.expressions import assert_parity, read_expressions
+from tests.spark.values import plain_values
 
 pytestmark = pytest.mark.spark
 

@@ -22,8 +22,8 @@ from engine.plan.planner import plan_query
 from engine.progress.counters import EpochCounters
 from engine.task.transform import compile_steps
 from engine.wire.messages import EpochCommitMessage
-from tests.spark.expressions import same
 from tests.spark.queries import stream_of, table_of
+from tests.spark.values import same
 
 pytestmark = pytest.mark.spark
 

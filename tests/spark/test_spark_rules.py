@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from engine.errors import TransformError
 from engine.pipeline.pipeline import Filter, Project, StaticJoin
 from engine.plan.planner import plan_query
-from tests.spark.expressions import configured, error_class
+from tests.spark.expressions import configured
 from tests.spark.queries import Query, compare_tables, ours, stream_of, table_of
+from tests.spark.values import error_class
 
 pytestmark = pytest.mark.spark
 

@@ -8,42 +8,54 @@ halves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
-from engine.plan.catalyst import scala_seq
+from tests.spark.analyzed import Analyzed
 
-_VIEW = "analyzed_rows"
+_AT_ONCE = 30
+"""The analyzer looks so many through once more, by halves, if a rule fails on one of them."""
 
 
-def resolved(frame: DataFrame, texts: Sequence[str]) -> list[JavaObject | str]:
-    """For each SQL expression the one that is resolved, or the error class of what is wrong."""
-    frame.createOrReplaceTempView(_VIEW)
-    session: Any = frame.sparkSession._jsparkSession
-    return _resolved(session.sessionState(), texts)
+def resolved(analyzed: Analyzed, texts: Sequence[str]) -> list[int | str]:
+    """For each SQL expression its number, or the error class of what is wrong."""
+    numbers, errors = analyzed.parse(texts)
+    parsed = [number for number, error in zip(numbers, errors, strict=True) if error is None]
+    wrong = {number: error for number, error in zip(numbers, errors, strict=True) if error}
+    for start in range(0, len(parsed), _AT_ONCE):
+        wrong |= _unresolved(analyzed, parsed[start : start + _AT_ONCE])
+    return [wrong.get(number, number) for number in numbers]
+
+
+def _unresolved(analyzed: Analyzed, numbers: Sequence[int]) -> dict[int, str]:
+    """The error classes of those that the analyzer does not resolve."""
+    try:
+        found = analyzed.resolve(numbers)
+    except (PySparkException, Py4JJavaError) as error:  # it evaluates some constants
+        if len(numbers) == 1:
+            condition = None if isinstance(error, Py4JJavaError) else error.getCondition()
+            return {numbers[0]: condition or type(error).__name__}
+        half = len(numbers) // 2
+        return _unresolved(analyzed, numbers[:half]) | _unresolved(analyzed, numbers[half:])
+    return {n: "UNRESOLVED" for n, ok in zip(numbers, found, strict=True) if not ok}
+
+
+def checked(analyzed: Analyzed, numbers: Sequence[int]) -> list[int]:
+    """Those of resolved expressions that pass what the analyzer looks at then."""
+    if not numbers:
+        return []
+    try:
+        analyzed.check(numbers)
+    except (PySparkException, Py4JJavaError):
+        half = len(numbers) // 2
+        parts = (numbers[:half], numbers[half:]) if half else ()
+        return [number for part in parts for number in checked(analyzed, part)]
+    return list(numbers)
 
 
 def type_of(expression: JavaObject) -> DataType:
     """The type of its result."""
     return _parse_datatype_json_string(expression.dataType().json())
-
-
-def _resolved(state: Any, texts: Sequence[str]) -> list[JavaObject | str]:
-    columns = ", ".join(f"{text} AS _{number}" for number, text in enumerate(texts))
-    try:
-        plan = state.analyzer().execute(
-            state.sqlParser().parsePlan(f"SELECT {columns} FROM {_VIEW}")
-        )
-    except (PySparkException, Py4JJavaError) as error:  # it evaluates some constants
-        if len(texts) == 1:
-            condition = None if isinstance(error, Py4JJavaError) else error.getCondition()
-            return [condition or type(error).__name__]
-        half = len(texts) // 2
-        return _resolved(state, texts[:half]) + _resolved(state, texts[half:])
-    nodes = scala_seq(plan.projectList())
-    return [node if node.resolved() else "UNRESOLVED" for node in nodes]

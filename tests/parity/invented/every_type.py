@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType
 
 from tests.parity.invented.analysis import resolved, type_of
 from tests.parity.invented.forms import AROUND, OF_ITEMS, TAKING
-from tests.parity.invented.grammar import Grammar, form
+from tests.parity.invented.grammar import Grammar, form, grammar_of
 from tests.parity.invented.kinds import DAYS, MONTHS
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.player import Counts, Player
@@ -165,9 +165,9 @@ def play(
     player = Player(spark, setting, False, Mode(False, False))
     for start_at in range(0, len(trees), _AT_ONCE):
         part = trees[start_at : start_at + _AT_ONCE]
-        found = resolved(player.frame, [sql(tree) for tree in part])
+        found = resolved(player.analyzed, [sql(tree) for tree in part])
         taken = [
-            comparable(tree, type_of(each))
+            comparable(tree, type_of(player.analyzed.expression(each)))
             for tree, each in zip(part, found, strict=True)
             if not isinstance(each, str)
         ]
@@ -194,7 +194,7 @@ def run(spark: SparkSession, choice: Choice, counts: Counts) -> Iterator[str]:
     for ansi in (True, False):
         setting = Setting(choice.seed, _ROWS, ansi, "Europe/Berlin")
         with configured(spark, setting.conf | Mode(False, False).conf):
-            grammar = Grammar(spark, every)
+            grammar = grammar_of(spark, every)
             trees = list(attempts(grammar, choice.names, choice.every, choice.plain))
             random.Random(choice.seed).shuffle(trees)
             yield from play(spark, setting, trees[: choice.trees or None], counts)

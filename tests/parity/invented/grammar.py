@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from tests.parity.invented.holes import holes
 from tests.parity.invented.kinds import NEVER_ROOT, kind_of
 from tests.parity.invented.trees import Hole, Production
 from tests.parity.templates import Family
+from tests.spark.analyzed import Analyzed
 from tests.spark.expressions import frame_of
 
 _LITTLE: Final = "least(greatest({}, -3), 12)"
@@ -66,7 +67,7 @@ class Grammar:
         try:
             schema = _schema(self._frame, [text for _, text in every])
         except AnalysisException:  # an older release does not have all of them
-            found = resolved(self._frame, [text for _, text in every])
+            found = resolved(Analyzed(self._frame), [text for _, text in every])
             pairs = list(zip(every, found, strict=True))
             self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
             every = [pair for pair, each in pairs if not isinstance(each, str)]
@@ -150,8 +151,21 @@ class _Template:
         self.ulps = ulps
 
 
+_known: dict[tuple[Any, ...], Grammar] = {}
+
+
+def grammar_of(spark: SparkSession, families: Collection[Family]) -> Grammar:
+    """That of a session's present ANSI mode; analyzing all templates takes seconds, once."""
+    ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower()
+    key = (spark, ansi, *((each.name, tuple(each.templates)) for each in families))
+    if key not in _known:
+        _known[key] = Grammar(spark, families)
+    return _known[key]
+
+
 def _schema(frame: DataFrame, texts: list[str]) -> list[DataType]:
-    return [field.dataType for field in frame.selectExpr(*texts).schema.fields]
+    fields = Analyzed.of(frame, texts).rows(range(len(texts))).schema.fields
+    return [field.dataType for field in fields[: len(texts)]]
 
 
 def form(name: str, text: str, inner: str, kind: str) -> Production:

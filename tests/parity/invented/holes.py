@@ -6,13 +6,44 @@ fields, quoted texts, units and the variables of lambdas are none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+import json
+from collections.abc import Collection
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from engine.plan.catalyst import scala_seq, simple_name
 from tests.parity.invented.columns import lambda_variables
+from tests.spark.java_classes import java_class
+
+_SOURCE: Final = """
+import java.util.ArrayList;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
+
+public class Names {
+  /** The names in an expression that may be those of columns, as JSON: [first part, where]. */
+  public String of(Expression parsed) throws Exception {
+    ArrayList found = new ArrayList();
+    scala.collection.Iterator leaves = parsed.collectLeaves().iterator();
+    while (leaves.hasNext()) {
+      Expression leaf = (Expression) leaves.next();
+      scala.collection.Seq parts = null;
+      if (leaf instanceof UnresolvedAttribute) {
+        parts = ((UnresolvedAttribute) leaf).nameParts();
+      } else if (leaf instanceof UnresolvedNamedLambdaVariable) {
+        // In the body of a lambda the parser takes every name for a variable.
+        parts = ((UnresolvedNamedLambdaVariable) leaf).nameParts();
+      }
+      if (parts == null) continue;
+      found.add(Arrays.asList(new Object[] {parts.head(), leaf.origin().startIndex().get()}));
+    }
+    return new com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(found);
+  }
+}
+"""
 
 
 class Span(NamedTuple):
@@ -25,21 +56,22 @@ class Span(NamedTuple):
 
 def holes(spark: SparkSession, text: str, columns: Collection[str]) -> list[Span]:
     """The holes of an expression, from left to right."""
+    known = set(columns) - lambda_variables(text)
+    spans = {
+        Span(start, start + len(name), name) for name, start in _names(spark, text) if name in known
+    }
+    for span in spans:
+        if text[span.start : span.end] != span.name:
+            raise AssertionError(f"{text}: {span.name} is not at {span.start}")
+    return sorted(spans)
+
+
+@cache
+def _names(spark: SparkSession, text: str) -> list[tuple[str, int]]:
+    """What may be names of columns, and where it begins."""
     session: Any = spark._jsparkSession
     parsed = session.sessionState().sqlParser().parseExpression(text)
-    return sorted(set(_spans(parsed, text, set(columns) - lambda_variables(text))))
-
-
-def _spans(parsed: Any, text: str, columns: set[str]) -> Iterator[Span]:
-    for leaf in scala_seq(parsed.collectLeaves()):
-        # In the body of a lambda the parser takes every name for a variable.
-        if simple_name(leaf) not in ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable"):
-            continue
-        name = str(leaf.nameParts().apply(0))
-        if name not in columns:
-            continue
-        start = leaf.origin().startIndex().get()
-        span = Span(start, start + len(name), name)
-        if text[span.start : span.end] != name:
-            raise AssertionError(f"{text}: {name} is not at {span.start}")
-        yield span
+    names: list[tuple[str, int]] = json.loads(
+        java_class(spark, "Names", _SOURCE).newInstance().of(parsed)
+    )
+    return names

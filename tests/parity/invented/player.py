@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from tests.parity.columns import table
-from tests.parity.invented.analysis import resolved
+from tests.parity.invented.analysis import checked, resolved
 from tests.parity.invented.columns import COLUMNS
 from tests.parity.invented.constants import raises_before_any_row
 from tests.parity.invented.ends_of_lines import may_read_on
@@ -28,7 +28,8 @@ from tests.parity.invented.reading import quick_reading
 from tests.parity.invented.snapshots import snapshots
 from tests.parity.invented.trees import Tree, sql, ulps
 from tests.parity.oracle import Setting
-from tests.spark.expressions import Difference, compare_trees, frame_of, read_each
+from tests.spark.analyzed import Analyzed
+from tests.spark.expressions import Asked, Difference, compare_trees, frame_of, read_analyzed
 
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
 _ROWS = (1, 2, 40, 400)
@@ -104,7 +105,8 @@ class Player:
         self.sliced = sliced
         self.mode = mode
         self._spark = spark
-        self.frame: DataFrame = frame_of(spark, self.table)
+        self.analyzed = Analyzed(frame_of(spark, self.table))
+        self._numbers: dict[str, int] = {}
 
     def with_rows(self, numbers: Sequence[int]) -> Player:
         """On some of the rows only."""
@@ -118,22 +120,15 @@ class Player:
     def accepted(self, trees: Sequence[Tree], counts: Counts | None = None) -> list[bool]:
         """Which of the trees Spark's analyzer takes."""
         texts = [sql(tree) for tree in trees]
-        found = resolved(self.frame, texts)
+        found = resolved(self.analyzed, texts)
         if counts is not None:
             counts.redrawn.update(each for each in found if isinstance(each, str))
-        maybe = [n for n, each in enumerate(found) if not isinstance(each, str)]
-        taken = set(self._checked(texts, maybe))
-        return [number in taken for number in range(len(trees))]
-
-    def _checked(self, texts: Sequence[str], numbers: list[int]) -> list[int]:
-        """Those that pass what the analyzer looks at when all is resolved."""
-        try:
-            self.frame.selectExpr(*(texts[number] for number in numbers))
-        except (PySparkException, Py4JJavaError):
-            half = len(numbers) // 2
-            parts = (numbers[:half], numbers[half:]) if half else ()
-            return [number for part in parts for number in self._checked(texts, part)]
-        return numbers
+        resolved_ones = [each for each in found if not isinstance(each, str)]
+        taken = set(checked(self.analyzed, resolved_ones))
+        for text, number in zip(texts, found, strict=True):
+            if not isinstance(number, str) and number in taken:
+                self._numbers[text] = number
+        return [number in taken for number in found]
 
     def differences(
         self, trees: Sequence[Tree], counts: Counts | None = None
@@ -142,7 +137,7 @@ class Player:
         texts = [sql(tree) for tree in trees]
         counts = counts or Counts()
         context = Context(self.setting.timezone)
-        chosen: list[tuple[str, Expr, int]] = []
+        chosen: list[Asked] = []
         found: list[Difference] = []
         for tree, text, read in zip(trees, texts, self._read(texts), strict=True):
             if isinstance(read, Difference):
@@ -160,7 +155,7 @@ class Player:
             elif self.mode.optimized and raises_before_any_row(expr, context):
                 counts.constants += 1
             else:
-                chosen.append((text, expr, ulps(tree)))
+                chosen.append(Asked(self._numbers[text], text, expr, ulps(tree)))
         counts.trees += len(chosen)
         counts.values += len(chosen) * self.table.num_rows
         if chosen:
@@ -179,31 +174,37 @@ class Player:
     def _optimizer_fails(self, text: str) -> bool:
         """Whether a constant raises that Spark's rules compute, though others take it away."""
         try:
-            plan: Any = self.frame.selectExpr(text)._jdf
+            plan: Any = self.analyzed.rows([self._numbers[text]])._jdf
             plan.queryExecution().optimizedPlan()
         except (PySparkException, Py4JJavaError):
             return True
         return False
 
-    def _compared(self, chosen: Sequence[tuple[str, Expr, int]]) -> list[Difference]:
+    def _compared(self, chosen: Sequence[Asked]) -> list[Difference]:
         """What makes the comparison itself fail is a difference of the expression."""
         try:
             return compare_trees(
-                self.frame,
+                self.analyzed,
                 self.table,
-                [text for text, _, _ in chosen],
-                [tree for _, tree, _ in chosen],
+                chosen,
                 self.setting.timezone,
-                [tolerance for _, _, tolerance in chosen],
                 sliced=self.sliced,
                 compiled=self.mode.compiled,
             )
         except Exception as error:
             if len(chosen) == 1:
                 reason = f"cannot be compared: {type(error).__name__}: {error}"
-                return [Difference(chosen[0][0], reason[:500])]
+                return [Difference(chosen[0].text, reason[:500])]
         half = len(chosen) // 2
         return self._compared(chosen[:half]) + self._compared(chosen[half:])
+
+    def _analyzed_now(self, texts: Sequence[str]) -> list[int]:
+        """The numbers of what the analyzer takes, whoever has asked it."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._numbers))
+        if new:
+            numbers = self.analyzed.add(new)
+            self._numbers |= dict(zip(new, numbers, strict=True))
+        return [self._numbers[text] for text in texts]
 
     def _nodes(self, expressions: Any) -> Iterator[Any]:
         return snapshots(self._spark, expressions)
@@ -211,8 +212,10 @@ class Player:
     def _read(self, texts: Sequence[str]) -> list[tuple[Expr, list[str]] | Difference]:
         """The trees and why they are refused; what fails otherwise is a difference."""
         try:
-            with quick_reading():
-                return list(read_each(self.frame, texts, self.setting.timezone, self._nodes))
+            numbers = self._analyzed_now(texts)
+            with quick_reading(self._spark):
+                zone = self.setting.timezone
+                return list(read_analyzed(self.analyzed, numbers, zone, self._nodes))
         except Exception as error:
             if len(texts) == 1:
                 reason = f"{texts[0]}: cannot be read: {type(error).__name__}: {error}"

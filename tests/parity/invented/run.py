@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from tests.parity.invented.drawing import draw_tree
-from tests.parity.invented.grammar import Grammar
+from tests.parity.invented.grammar import Grammar, grammar_of
 from tests.parity.invented.modes import Mode, draw_mode
 from tests.parity.invented.player import Counts, Player, draw_setting
 from tests.parity.invented.shrink import shrink
@@ -87,7 +87,6 @@ class Run:
         self._spark = spark
         self._seed = seed
         self._families = families
-        self._grammars: dict[bool, Grammar] = {}
         self.result = Result()
 
     def play(self, batch: int, trees: int, report: Callable[[Finding], None]) -> None:
@@ -100,7 +99,7 @@ class Run:
         setting, sliced = draw_setting(rng)
         mode = draw_mode(rng)
         with configured(self._spark, setting.conf | mode.conf):
-            grammar = self.grammar(setting.ansi)
+            grammar = self.grammar()
             player = Player(self._spark, setting, sliced, mode)
             numbers = range(batch * AT_ONCE, batch * AT_ONCE + trees)
             drawn = self.draw(grammar, player, numbers)
@@ -134,12 +133,11 @@ class Run:
                     self.result.findings[names] = finding
                     report(finding)
 
-    def grammar(self, ansi: bool) -> Grammar:
-        """That of the ANSI mode, which the session must have."""
-        if ansi not in self._grammars:
-            grammar = self._grammars[ansi] = Grammar(self._spark, self._families)
-            self.result.missing = sorted({*self.result.missing, *grammar.missing})
-        return self._grammars[ansi]
+    def grammar(self) -> Grammar:
+        """That of the session's ANSI mode."""
+        grammar = grammar_of(self._spark, self._families)
+        self.result.missing = sorted({*self.result.missing, *grammar.missing})
+        return grammar
 
     def draw(self, grammar: Grammar, player: Player, numbers: Collection[int]) -> dict[int, Tree]:
         """Number → tree; without those that Spark refuses however often they are drawn."""

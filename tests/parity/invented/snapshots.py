@@ -26,11 +26,14 @@ public class Snapshots {
   private final IdentityHashMap numbers = new IdentityHashMap();
   private final ArrayDeque waiting = new ArrayDeque();
   private final StringBuilder out = new StringBuilder();
+  private final HashMap classes = new HashMap();
+  private final ArrayList kinds = new ArrayList();
 
   public Object object(int number) { return objects.get(number); }
 
-  /** A list of objects: [class, {method: value}, names, items]. A value is plain, or [number] for
-   *  one of the objects, or {"ask": number} for one that is to be fetched. */
+  /** A list of classes: [name, names of all that it is]; and one of objects: [number of the class,
+   *  {method: value}, names, items]. A value is plain, or [number] for one of the objects, or
+   *  {"ask": number} for one that is to be fetched. */
   public String of(Object root) {
     refer(root);
     out.setLength(0);
@@ -40,13 +43,43 @@ public class Snapshots {
       if (out.length() > 1) out.append(',');
       write(next);
     }
-    return out.append(']').toString();
+    String objects = out.append(']').toString();
+    out.setLength(0);
+    for (int i = 0; i < kinds.size(); i++) {
+      out.append(i == 0 ? "[[" : ",[");
+      Class kind = (Class) kinds.get(i);
+      text(kind.getSimpleName());
+      out.append(",[");
+      LinkedHashSet above = new LinkedHashSet();
+      collect(kind, above);
+      Iterator names = above.iterator();
+      while (names.hasNext()) {
+        text((String) names.next());
+        if (names.hasNext()) out.append(',');
+      }
+      out.append("]]");
+    }
+    return "[" + out.append(']').toString() + "," + objects + "]";
+  }
+
+  private void collect(Class kind, LinkedHashSet above) {
+    if (kind == null || !above.add(kind.getName())) return;
+    collect(kind.getSuperclass(), above);
+    Class[] interfaces = kind.getInterfaces();
+    for (int i = 0; i < interfaces.length; i++) collect(interfaces[i], above);
+  }
+
+  private int number(Class kind) {
+    Object known = classes.get(kind);
+    if (known != null) return ((Integer) known).intValue();
+    int number = kinds.size();
+    kinds.add(kind);
+    classes.put(kind, Integer.valueOf(number));
+    return number;
   }
 
   private void write(Object object) {
-    out.append('[');
-    text(object.getClass().getSimpleName());
-    out.append(",{");
+    out.append('[').append(number(object.getClass())).append(",{");
     boolean type = object instanceof DataType;
     boolean lists = object instanceof scala.collection.immutable.Seq && !type;
     boolean product = object instanceof scala.Product && !lists && !type;
@@ -55,6 +88,7 @@ public class Snapshots {
       said("children", node.children());
       said("nullable", Boolean.valueOf(node.nullable()));
       said("nullIntolerant", Boolean.valueOf(node.nullIntolerant()));
+      said("deterministic", Boolean.valueOf(node.deterministic()));
       said("dataType", node.dataType());
       if (object instanceof NamedExpression) {
         said("exprId", ((NamedExpression) object).exprId());
@@ -111,7 +145,10 @@ public class Snapshots {
     else if (object instanceof String) text((String) object);
     else if (object instanceof Boolean || object instanceof Integer || object instanceof Long
         || object instanceof Short || object instanceof Byte) out.append(object.toString());
-    else if (object instanceof Number || object instanceof Character
+    else if (object instanceof Double || object instanceof Float) {
+      String number = object.toString();  // as py4j has it
+      out.append(number);
+    } else if (object instanceof Number || object instanceof Character
         || object.getClass().isArray()) {
       out.append("{" + (char) 34 + "ask" + (char) 34 + ":").append(refer(object)).append('}');
     } else out.append('[').append(refer(object)).append(']');
@@ -146,18 +183,23 @@ public class Snapshots {
 def snapshots(spark: SparkSession, nodes: JavaObject) -> Iterator[JavaObject]:
     """The expressions of a Scala sequence."""
     writer = java_class(spark, "Snapshots", _SOURCE).newInstance()
-    records = json.loads(writer.of(nodes))
-    return iter(_Table(writer, records).items(0))
+    classes, records = json.loads(writer.of(nodes))
+    kinds = [(name, frozenset(above)) for name, above in classes]
+    return iter(_Table(writer, kinds, records).items(0))
 
 
 class _Table:
     """What the JVM has written down.
 
     :param writer: the object that has, and still knows what it speaks of.
+    :param kinds: of each class its name, and the full names of all that it is.
     """
 
-    def __init__(self, writer: Any, records: list[list[Any]]) -> None:
+    def __init__(
+        self, writer: Any, kinds: list[tuple[str, frozenset[str]]], records: list[list[Any]]
+    ) -> None:
         self.writer = writer
+        self.kinds = kinds
         self.records = records
         self._known: dict[int, _Snapshot] = {}
 
@@ -181,10 +223,11 @@ class _Snapshot(JavaObject):
     """An object of the JVM, some of whose methods have been called already."""
 
     def __init__(self, table: _Table, number: int) -> None:
-        name, said, names, items = table.records[number]
+        kind, said, names, items = table.records[number]
+        name, kinds = table.kinds[kind]
         methods = {**said, **dict(zip(names or (), items or (), strict=False))}
         self.__dict__.update(
-            _table=table, _number=number, _name_of_class=name, _said=methods,
+            _table=table, _number=number, _name_of_class=name, _kinds=kinds, _said=methods,
             _names=names, _items=items,
         )  # fmt: skip
 
@@ -229,6 +272,14 @@ class _Snapshot(JavaObject):
         if self._name_of_class == "Some":
             return self._table.value(self._items[0])
         return self._real().get()
+
+    def semanticEquals(self, other: Any) -> Any:
+        if isinstance(other, _Snapshot) and (other._table, other._number) == (
+            self._table,
+            self._number,
+        ):
+            return self.deterministic()
+        return self._real().semanticEquals(other)
 
     def _is_sequence(self) -> bool:
         return self._names is None and self._items is not None

@@ -28,7 +28,7 @@ from engine.pipeline.pipeline import Pipeline
 from engine.plan.planner import plan_query
 from tests.parity.columns import table
 from tests.parity.invented.columns import COLUMNS
-from tests.parity.invented.grammar import Grammar
+from tests.parity.invented.grammar import Grammar, grammar_of
 from tests.parity.invented.java_texts import writes_floating
 from tests.parity.invented.pipelines import INPUT, STATIC, TABLE, Invented, draw_pipeline, smaller
 from tests.parity.invented.player import draw_setting
@@ -143,11 +143,10 @@ def main(spark: SparkSession, pipelines: int, seed: int) -> int:
     """:return: the exit code."""
     found, known, begun = Found(), set[frozenset[str]](), time.monotonic()
     every = list(families())
-    grammars: dict[bool, Grammar] = {}
     for first in range(0, pipelines, _AT_ONCE):
         setting, _ = draw_setting(random.Random(f"{seed} setting {first}"))
         with configured(spark, setting.conf):
-            grammar = grammars.setdefault(setting.ansi, Grammar(spark, every))
+            grammar = grammar_of(spark, every)
             player = WholePlayer(spark, setting)
             for number in range(first, min(first + _AT_ONCE, pipelines)):
                 pipeline = draw_pipeline(grammar, random.Random(f"{seed} {number}"))

@@ -23,8 +23,8 @@ from tests.parity.stateful.own_side import OwnQuery
 from tests.parity.stateful.spark_side import run_in_spark
 from tests.parity.stateful.steps import EVENTS, OTHERS, Step
 from tests.parity.stateful.templates import TEMPLATES, Template
-from tests.spark.expressions import plain_values, same
 from tests.spark.queries import compare_tables
+from tests.spark.values import plain_values, same
 
 _HINT = re.compile(r"/\*\+ (dedup|within)\((.*?)\) \*/ ")
 _Outcome = list[pa.Table] | Exception
