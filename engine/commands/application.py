@@ -32,4 +32,8 @@ if __name__ == "__main__":
     # Python puts the script's folder first on the path, and our modules are no top-level ones.
     here = str(Path(__file__).parent)
     sys.path[:] = [folder for folder in sys.path if folder != here]
+
+    from engine.spark.unzipped import prefer_unzipped
+
+    prefer_unzipped()  # spark-submit puts the zip in front, too
     sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,9 @@
 """Has a process that Spark starts import PySpark from files instead of from a zip.
 
-Spark puts ``python/lib/pyspark.zip`` of its home in front of the Python path of workers. Python
-keeps no bytecode of what is in a zip: each daemon would compile all that it imports, a second of
-work before the first row. An installation by pip has the same files unzipped beside it.
+Spark puts ``python/lib/pyspark.zip`` of its home in front of the Python path of workers, and of
+drivers that spark-submit starts. Python keeps no bytecode of what is in a zip: each of them would
+compile all that it imports, a second of work before the first row. An installation by pip has the
+same files unzipped beside it.
 """
 
 from __future__ import annotations

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from engine.commands import application
 from engine.spark.unzipped import prefer_unzipped
 
 
@@ -47,3 +51,26 @@ def test_the_zip_is_kept_if_its_installation_is_not_on_the_path(
 ) -> None:
     path = site / "pyspark" / "python" / "lib" / "pyspark.zip"
     assert _left(monkeypatch, path, site.parent) == [str(path), str(site.parent)]
+
+
+def test_a_driver_that_spark_submit_starts(tmp_path: Path) -> None:
+    home = Path(pyspark.__file__).parent
+    lib = home / "python" / "lib"
+    script = (
+        "import runpy, sys\n"
+        f"sys.argv = ['application.py', {str(tmp_path / 'none.yaml')!r}]\n"
+        "try:\n"
+        f"    runpy.run_path({application.__file__!r}, run_name='__main__')\n"
+        "except SystemExit as exc:\n"
+        "    import pyspark.sql\n"
+        "    print(exc.code, pyspark.__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sorted(lib.glob("*.zip"))))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-1] == str(home / "__init__.py")
+    assert done.stdout.split()[-2] != "0"
