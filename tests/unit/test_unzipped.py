@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,3 +48,17 @@ def test_the_zip_is_kept_if_its_installation_is_not_on_the_path(
 ) -> None:
     path = site / "pyspark" / "python" / "lib" / "pyspark.zip"
     assert _left(monkeypatch, path, site.parent) == [str(path), str(site.parent)]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_the_zip_is_kept_where_another_installation_would_take_its_place(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
+) -> None:
+    other = tmp_path / "other"
+    (other / "pyspark").mkdir(parents=True)
+    (other / "pyspark" / "__init__.py").touch()
+    if zipped:
+        other = Path(shutil.make_archive(str(other / "pyspark"), "zip", other))
+    path = site / "pyspark" / "python" / "lib" / "pyspark.zip"
+    places = [str(path), str(other), str(site)]
+    assert _left(monkeypatch, *places) == places
