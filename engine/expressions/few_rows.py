@@ -20,11 +20,9 @@ import pyarrow as pa
 from engine.expressions.compile import fold
 from engine.expressions.datum import constant
 from engine.expressions.few_values import Values, array_of, is_for_python, listed
-from engine.expressions.malformed import value_of
 from engine.expressions.registry import KERNELS, Context
 from engine.expressions.row_context import Rows, taken
 from engine.expressions.tree import Expr
-from engine.expressions.types import TIMESTAMP
 
 InPython = Callable[["FewRows"], "Values | None"]
 
@@ -128,11 +126,11 @@ class _Writing:
             ordinal = expr.params["ordinal"]
             return self.columns.setdefault(ordinal, f"c{ordinal}")
         if expr.op == "Literal":
-            scalar = constant(expr)
-            if scalar is None or not scalar.is_valid:
+            try:
+                values = listed(pa.repeat(constant(expr), 1))
+            except UnicodeDecodeError:
                 return None
-            is_time = expr.dtype.id == TIMESTAMP.id
-            return self._named(scalar.value if is_time else value_of(scalar))
+            return None if values is None else self._named(values[0])
         kernel = KERNELS.get(expr.op)
         formula = None if kernel is None else kernel.formula(expr)
         if formula is None:

@@ -9,23 +9,20 @@ same files unzipped beside it.
 from __future__ import annotations
 
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Final
+
+_ZIP: Final = "pyspark.zip"
 
 
 def prefer_unzipped() -> None:
-    """Take the zip of PySpark from ``sys.path`` where the very installation that it belongs to is
-    there as well. To be called before anything imports PySpark."""
-    sys.path[:] = [place for place in sys.path if not _is_there_unzipped(place)]
-
-
-def _is_there_unzipped(place: str) -> bool:
-    path = Path(place)
-    if path.name != "pyspark.zip":
-        return False
-    home = path.parent.parent.parent
-    return (
-        path == home / "python" / "lib" / path.name
-        and home.name == "pyspark"
-        and (home / "__init__.py").exists()
-        and str(home.parent) in sys.path
-    )
+    """Take the zip of PySpark from ``sys.path`` where Python then finds the very installation that
+    it belongs to. To be called before anything imports PySpark."""
+    for place in [place for place in sys.path if Path(place).name == _ZIP]:
+        others = [other for other in sys.path if other != place]
+        found = PathFinder.find_spec("pyspark", others)
+        if found is None or found.origin is None:
+            continue
+        if Path(place) == Path(found.origin).parent / "python" / "lib" / _ZIP:
+            sys.path[:] = others

@@ -227,6 +227,22 @@ def test_a_text_that_is_no_utf8() -> None:
     assert in_few(op("Lower", S, dtype=TEXT), of) is None
 
 
+def test_a_constant_that_is_no_utf8() -> None:
+    constant = op("Cast", literal(b"\xff", pa.binary()), dtype=TEXT)
+    steps = pipeline(
+        project(
+            op("EqualTo", S, constant, dtype=BOOL),
+            op("LessThan", S, constant, dtype=BOOL),
+            op("Cast", op("If", POSITIVE, S, constant, dtype=TEXT), dtype=pa.binary()),
+        )
+    )
+    assert alike(steps, batch(s=["\ufffd", "b", "\U00010000"], a=[1, 0, 0])) == [
+        [False] * 3,
+        [True] * 3,
+        [b"\xef\xbf\xbd", b"\xff", b"\xff"],
+    ]
+
+
 def test_a_tree_that_is_too_deep() -> None:
     expr = A
     for _ in range(200):

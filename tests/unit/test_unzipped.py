@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,17 @@ def test_a_driver_that_spark_submit_starts(tmp_path: Path) -> None:
     )
     assert done.stdout.split()[-1] == str(home / "__init__.py")
     assert done.stdout.split()[-2] != "0"
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_the_zip_is_kept_where_another_installation_would_take_its_place(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
+) -> None:
+    other = tmp_path / "other"
+    (other / "pyspark").mkdir(parents=True)
+    (other / "pyspark" / "__init__.py").touch()
+    if zipped:
+        other = Path(shutil.make_archive(str(other / "pyspark"), "zip", other))
+    path = site / "pyspark" / "python" / "lib" / "pyspark.zip"
+    places = [str(path), str(other), str(site)]
+    assert _left(monkeypatch, *places) == places

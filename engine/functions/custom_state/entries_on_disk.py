@@ -70,9 +70,7 @@ class EntriesOnDisk(Entries):
 
     def of(self, key: Key) -> list[tuple[Any, Entry]]:
         found = self._database.all(self._of, _text(key))
-        return [
-            (_place(place)[1], (_unpickled(value), moment)) for place, value, moment in found
-        ]
+        return [(_place(place)[1], (_unpickled(value), moment)) for place, value, moment in found]
 
     def last(self, key: Key) -> Any:
         (found,) = self._database.first(self._last, _text(key))
