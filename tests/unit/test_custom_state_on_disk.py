@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,12 +22,14 @@ from hypothesis import strategies as st
 from engine.errors import ConfigError, StateTooLargeError
 from engine.functions.custom_state.entries import Entries, OneEach, Several
 from engine.functions.custom_state.entries_on_disk import EntriesOnDisk
-from engine.functions.custom_state.keys import NAN
-from engine.functions.custom_state.layout import StateRow
+from engine.functions.custom_state.kept import Lists
+from engine.functions.custom_state.keys import NAN, Keys
+from engine.functions.custom_state.layout import Layout, StateRow
+from engine.functions.custom_state.values import Codec
 from engine.state.arrays import Budget, within
 from engine.state.database import Database
 from engine.state.scratch import Scratch
-from tests.custom_states import Task, processor_step
+from tests.custom_states import Task, groups_of, processor_step
 from tests.disks import disk_of_64k
 from tests.unit import test_group_states, test_processors, test_state_model, test_state_timers
 
@@ -95,7 +100,9 @@ _ENTRIES = st.tuples(
     st.one_of(st.none(), st.tuples(st.one_of(st.none(), st.text(), st.lists(st.integers())))),
     st.one_of(st.none(), st.integers(0, 20)),
 )
-_ACTS = st.tuples(st.sampled_from(["put", "drop", "load", "look"]), _KEYS, _KEYS, _ENTRIES)
+_ACTS = st.tuples(
+    st.sampled_from(["put", "drop", "drop all", "load", "look"]), _KEYS, _KEYS, _ENTRIES
+)
 
 
 @settings(max_examples=120, deadline=None)
@@ -116,7 +123,10 @@ def _compare(database: Database, kind: str, acts: list[tuple[str, Any, Any, Any]
         if act == "drop":
             assert both[0].drop(key, sub) == both[1].drop(key, sub)
             continue
-        if ascend and act != "look":
+        if act == "drop all":
+            assert both[0].drop_all(key) == both[1].drop_all(key)
+            sub = None if kind == "ascending" else sub
+        elif ascend and act != "look":
             sub = 0 if sub is None else sub + 1
         if act == "put":
             for each in both:
@@ -126,6 +136,9 @@ def _compare(database: Database, kind: str, acts: list[tuple[str, Any, Any, Any]
                 each.load([StateRow(key, sub, *entry)])
         assert both[0].get(key, sub) == both[1].get(key, sub)
         assert both[0].of(key) == both[1].of(key)
+        for after_ms in (-1, 10, 20):
+            there = any(at is None or at > after_ms for _, (_, at) in both[0].of(key))
+            assert [each.has(key, after_ms) for each in both] == [there, there]
         assert not ascend or both[0].last(key) == both[1].last(key)
         assert len(both[0]) == len(both[1])
         assert _plain(both[0].rows()) == _plain(both[1].rows())
@@ -148,6 +161,41 @@ def test_rows_of_a_list_come_in_any_order(here: Path) -> None:
         assert [sub for sub, _ in each.of(("k",))] == [-1, 2, 5, 70, 300]
         assert each.last(("k",)) == 300
         assert each.last(("other",)) is None
+
+
+@dataclass
+class Counting:
+    """Counts how often it is read."""
+
+    read: ClassVar[int] = 0
+
+    def __setstate__(self, state: Any) -> None:
+        Counting.read += 1
+
+    def __getstate__(self) -> Any:
+        return (1,)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_whether_a_list_exists_is_told_without_its_items(on_disk: bool) -> None:
+    with nullcontext() if on_disk else within(None):
+        schema = '{"type": "struct", "fields": []}'
+        keys = Keys([pa.field("k", pa.string())])
+        lists = Lists(Layout("l", keys, groups_of, sub="position", value=Codec(schema)))
+    lists.append(("a",), [(Counting(),) for _ in range(10_000)])
+    Counting.read = 0
+    tracemalloc.start()
+    try:
+        assert lists.exists(("a",))
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+    finally:
+        tracemalloc.stop()
+    lists.clear(("a",))
+    assert (len(lists), lists.exists(("a",))) == (0, False)
+    assert Counting.read == 0
+    lists.append(("a",), [(Counting(),)])
+    assert [position for position, _ in lists.items(("a",))] == [0]
+    assert Counting.read == on_disk
 
 
 def test_a_full_disk(disk_of_64k: Path) -> None:

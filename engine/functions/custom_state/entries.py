@@ -35,6 +35,11 @@ class Entries(ABC):
         """The key's, in the order in which they came; of a table whose subs ascend, in theirs."""
 
     @abstractmethod
+    def has(self, key: Key, after_ms: int) -> bool:
+        """Whether the key has a row without a moment, or with one after a time. The rows behind the
+        first such one are not looked at, and no value is."""
+
+    @abstractmethod
     def last(self, key: Key) -> Any:
         """The greatest sub of a key, in a table whose subs ascend; None: it has no row."""
 
@@ -45,6 +50,10 @@ class Entries(ABC):
     @abstractmethod
     def drop(self, key: Key, sub: Any = None) -> bool:
         """:return: whether it was there."""
+
+    @abstractmethod
+    def drop_all(self, key: Key) -> list[Any]:
+        """:return: the subs of the rows that were there, in their order."""
 
     @abstractmethod
     def load(self, rows: Iterable[StateRow]) -> None:
@@ -76,6 +85,10 @@ class OneEach(Entries):
         entry = self._entries.get(key)
         return [] if entry is None else [(None, entry)]
 
+    def has(self, key: Key, after_ms: int) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and _is_after(entry, after_ms)
+
     def last(self, key: Key) -> Any:
         return None
 
@@ -92,6 +105,9 @@ class OneEach(Entries):
         if old is not None and old[1] is not None:
             self._due.remove(old[1], key)
         return old is not None
+
+    def drop_all(self, key: Key) -> list[Any]:
+        return [None] if self.drop(key) else []
 
     def load(self, rows: Iterable[StateRow]) -> None:
         for row in rows:
@@ -126,6 +142,10 @@ class Several(Entries):
     def of(self, key: Key) -> list[tuple[Any, Entry]]:
         return list(self._entries.get(key, {}).items())
 
+    def has(self, key: Key, after_ms: int) -> bool:
+        entries = self._entries.get(key)
+        return entries is not None and any(_is_after(e, after_ms) for e in entries.values())
+
     def last(self, key: Key) -> Any:
         entries = self._entries.get(key)
         return next(reversed(entries)) if entries else None
@@ -153,6 +173,14 @@ class Several(Entries):
             self._due.remove(old[1], (key, sub))
         return True
 
+    def drop_all(self, key: Key) -> list[Any]:
+        entries = self._entries.pop(key, {})
+        self._count -= len(entries)
+        for sub, (_, at_ms) in entries.items():
+            if at_ms is not None:
+                self._due.remove(at_ms, (key, sub))
+        return list(entries)
+
     def load(self, rows: Iterable[StateRow]) -> None:
         keys = dict[Key, None]()
         for row in rows:
@@ -169,3 +197,7 @@ class Several(Entries):
 
     def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
         return [(at_ms, *place) for at_ms, place in self._due.until(until_ms)]
+
+
+def _is_after(entry: Entry, time_ms: int) -> bool:
+    return entry[1] is None or entry[1] > time_ms

@@ -53,6 +53,10 @@ class EntriesOnDisk(Entries):
         self._add = f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?, ?)"
         order = "sub" if ascend else "number"
         self._of = f"SELECT place, value, moment FROM {name} WHERE key = ? ORDER BY {order}"
+        self._places = f"SELECT place FROM {name} WHERE key = ? ORDER BY {order}"
+        self._drop_all = f"DELETE FROM {name} WHERE key = ?"
+        later = "(moment IS NULL OR moment > ?)"
+        self._has = f"SELECT 1 FROM {name} WHERE key = ? AND {later} LIMIT 1"
         self._last = f"SELECT max(sub) FROM {name} WHERE key = ?"
         self._rows = f"SELECT place, value, moment FROM {name}"
         self._due = (
@@ -72,6 +76,9 @@ class EntriesOnDisk(Entries):
         found = self._database.all(self._of, _text(key))
         return [(_place(place)[1], (_unpickled(value), moment)) for place, value, moment in found]
 
+    def has(self, key: Key, after_ms: int) -> bool:
+        return self._database.first(self._has, _text(key), after_ms) is not None
+
     def last(self, key: Key) -> Any:
         (found,) = self._database.first(self._last, _text(key))
         return found
@@ -86,6 +93,12 @@ class EntriesOnDisk(Entries):
         dropped = self._database.run(self._drop, _text(key), _text_of_sub(sub))
         self._count -= dropped
         return dropped > 0
+
+    def drop_all(self, key: Key) -> list[Any]:
+        text = _text(key)
+        subs = [_place(place)[1] for (place,) in self._database.all(self._places, text)]
+        self._count -= self._database.run(self._drop_all, text)
+        return subs
 
     def load(self, rows: Iterable[StateRow]) -> None:
         self._count += self._database.run_for_each(

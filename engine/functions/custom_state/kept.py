@@ -138,12 +138,12 @@ class _Several(Variable, Generic[Sub]):
 
     def exists(self, key: Key) -> bool:
         """Whether there is one at least."""
-        return any(self._is_there(entry) for _, entry in self._entries.of(key))
+        return self._entries.has(key, self.now_ms)
 
     def clear(self, key: Key) -> None:
         """All of them."""
-        for sub, _ in self._entries.of(key):
-            self._drop(key, sub)
+        for sub in self._entries.drop_all(key):
+            self._changed[key, sub] = None
 
 
 class Lists(_Several[int]):
