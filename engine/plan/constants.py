@@ -64,7 +64,9 @@ class Constants:
 
     def _constants(self, node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The largest ones that are not written as such, and their values."""
-        if not node.containsPattern(self._literal) or simple_name(node) in _AS_THEY_ARE:
+        if simple_name(node) in _AS_THEY_ARE or not (
+            node.containsPattern(self._literal) or _has_empty_collection(node)
+        ):
             return
         if (value := self._known(node)) is not None:
             yield node, value
@@ -132,6 +134,11 @@ def without_null_sets(jvm: Any, plan: JavaObject) -> JavaObject:
     to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
     replaced: JavaObject = plan.transformAllExpressions(to_scala(hidden))
     return replaced
+
+
+def _has_empty_collection(node: JavaObject) -> bool:
+    """``array()`` is a constant, and has no literal."""
+    return any(simple_name(leaf) in _COLLECTIONS for leaf in scala_seq(node.collectLeaves()))
 
 
 def _with_pattern(node: JavaObject, pattern: JavaObject) -> Iterator[JavaObject]:

@@ -445,3 +445,26 @@ def test_constants_of_no_rows(spark: SparkSession) -> None:
     constants = ["array_repeat('x', 3)", "str_to_map('a:1')", "named_struct('a', array(1))"]
     assert_parity(spark, table, [*constants, "transform(array(1, 2), v -> v + i)", "i = 1 / i"])
     assert_parity(spark, table, ["arrays_zip(a, array('a'))", "array_position(a, i)", "upper('x')"])
+
+
+def test_the_end_of_a_record_that_is_kept(spark: SparkSession) -> None:
+    table = pa.table({"s": ["a\r", "a\n", "a\r\n", "a\n\r", "a\r\r", "\r", "\n", "a", "a,b\r"]})
+    options = "map('columnNameOfCorruptRecord', 'q')"
+    assert_parity(spark, table, [f"from_csv(s, 'a STRING, b STRING, q STRING', {options})"])
+
+
+def test_malformed_texts_that_nothing_is_cut_from(spark: SparkSession) -> None:
+    """Python's ``split`` returns the text itself where its characters are of fewer bytes."""
+    table = pa.table({"b": [b"\xf0a\xf5,b", b"\xf5", b""], "p": ["\U00010400", "\u20ac", "a"]})
+    assert_parity(
+        spark, table, ["split(CAST(b AS STRING), p)", "split(CAST(b AS STRING), '\u20ac')"]
+    )
+
+
+def test_constants_of_an_array_of_nothing(spark: SparkSession) -> None:
+    """NULL keeps what stands before it from being evaluated, once the optimizer has seen it."""
+    table = pa.table({"m": pa.array([1, 5, None], pa.int32()), "s": ["ab", "a", "b"]})
+    null = "array_max(CAST(array() AS ARRAY<STRING>))"
+    raising = "regexp_extract(s, '(a)(b)?', m)"
+    expressions = [f"translate({raising}, s, {null})", f"concat(upper({raising}), {null})"]
+    assert_parity(spark, table, [*expressions, f"coalesce({null}, {raising})"])

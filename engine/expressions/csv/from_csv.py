@@ -43,6 +43,7 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 _BEYOND_JAVAS_CHARS: Final = re.compile("[\U00010000-\U0010ffff]")
 _DIGITS_MAX: Final = 4_000
 _WORDS: Final = {"true": True, "false": False}
+_ENDS: Final = ("\r", "\n")
 _Read = Callable[[str], Any]
 
 
@@ -135,8 +136,8 @@ def _row(
 
 
 def _without_end(text: str) -> str:
-    """Without the end of its line."""
-    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+    """Without the end of its line: as Scala's ``stripLineEnd``."""
+    return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith(_ENDS) else text
 
 
 def _reader(dtype: pa.DataType, reading: CsvReading) -> _Read:

@@ -60,7 +60,8 @@ def cutter(regex: JavaRegex) -> Callable[[str, int], list[str]]:
 def cut_by(regex: JavaRegex, text: str, limit: int) -> list[str]:
     """The parts of a text. An empty match at its start cuts nothing off."""
     if regex.literal:
-        return text.split(regex.literal, limit - 1 if limit > 0 else -1)
+        found = text.split(regex.literal, limit - 1 if limit > 0 else -1)
+        return found if len(found) > 1 else [str(text)]  # of its own class if nothing is cut
     finder, subject = regex.on(text)
     parts: list[str] = []
     position = 0
