@@ -74,9 +74,7 @@ class EntriesOnDisk(Entries):
 
     def of(self, key: Key) -> list[tuple[Any, Entry]]:
         found = self._database.all(self._of, _text(key))
-        return [
-            (_place(place)[1], (_unpickled(value), moment)) for place, value, moment in found
-        ]
+        return [(_place(place)[1], (_unpickled(value), moment)) for place, value, moment in found]
 
     def has(self, key: Key, after_ms: int) -> bool:
         return self._database.first(self._has, _text(key), after_ms) is not None
@@ -121,6 +119,9 @@ class EntriesOnDisk(Entries):
     def rows(self) -> Iterator[StateRow]:
         for place, value, moment in self._database.each(self._rows):
             yield StateRow(*_place(place), _unpickled(value), moment)
+
+    def check(self) -> None:
+        self._database.check()
 
     def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
         if self._due is None:
