@@ -113,7 +113,7 @@ def _list(value: Any, element: Taken) -> list[Any] | None:
 
 def _decimal(value: Decimal, dtype: pa.DataType) -> Decimal:
     wide = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-    rounded = value.quantize(Decimal(1).scaleb(-dtype.scale), context=wide)
+    rounded = wide.plus(value.quantize(Decimal(1).scaleb(-dtype.scale), context=wide))  # no -0
     if len(rounded.as_tuple().digits) > dtype.precision:
         raise TransformError(
             f"[NUMERIC_VALUE_OUT_OF_RANGE] A Python function returned {value}, which does not fit "

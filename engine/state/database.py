@@ -27,7 +27,8 @@ _AT_ONCE: Final = 1 << 8
 
 
 class Database:
-    """See the module. Of one thread.
+    """See the module. Of one thread. Once a statement has failed, what is there is not to be relied
+    on: all others raise the same.
 
     :param cache_bytes: so much of it is in memory, and what the system likes to keep.
     :raises ConfigError: the folder cannot have a file, or Python has no SQLite.
@@ -38,9 +39,14 @@ class Database:
         self._connection, self._error = _connected(scratch)
         weakref.finalize(self, self._connection.close)
         self._tables = 0
+        self._failed: Exception | None = None
         for pragma in (*_PRAGMAS, f"cache_size = {-max(cache_bytes >> 10, 1)}"):
             self.all(f"PRAGMA {pragma}")
         self.run("BEGIN")
+
+    def check(self) -> None:
+        """:raises Exception: what a statement has raised before, whoever has caught it."""
+        self._open()
 
     def create(self, columns: str, *, indexed: Sequence[str] = ()) -> str:
         """A table.
@@ -63,14 +69,14 @@ class Database:
         :raises StateTooLargeError: the disk is full.
         """
         try:
-            return self._connection.execute(sql, values).rowcount
+            return self._open().execute(sql, values).rowcount
         except self._error as exc:
             raise self._told(exc) from exc
 
     def run_for_each(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """As :meth:`run`, for some rows."""
         try:
-            return self._connection.executemany(sql, rows).rowcount
+            return self._open().executemany(sql, rows).rowcount
         except self._error as exc:
             raise self._told(exc) from exc
 
@@ -78,28 +84,35 @@ class Database:
         """The first row of a query, or None. It raises as :meth:`run`: what it reads takes the
         place of something else, which is written."""
         try:
-            return self._connection.execute(sql, values).fetchone()
+            return self._open().execute(sql, values).fetchone()
         except self._error as exc:
             raise self._told(exc) from exc
 
     def all(self, sql: str, *values: Any) -> list[Any]:
         """All rows of a query; as :meth:`first`."""
         try:
-            return self._connection.execute(sql, values).fetchall()
+            return self._open().execute(sql, values).fetchall()
         except self._error as exc:
             raise self._told(exc) from exc
 
     def each(self, sql: str) -> Iterator[Any]:
         """The same one by one. The table does not change meanwhile."""
         try:
-            found = self._connection.execute(sql)
+            found = self._open().execute(sql)
             while rows := found.fetchmany(_AT_ONCE):
                 yield from rows
         except self._error as exc:
             raise self._told(exc) from exc
 
+    def _open(self) -> sqlite3.Connection:
+        if self._failed is not None:
+            raise self._failed
+        return self._connection
+
     def _told(self, error: Exception) -> Exception:
-        return self._scratch.too_small(str(error)) if str(error) in _FULL else error
+        is_full = str(error) in _FULL
+        self._failed = self._scratch.too_small(str(error)) if is_full else error
+        return self._failed
 
 
 _FULL: Final = ("database or disk is full", "disk I/O error")
@@ -121,4 +134,4 @@ def _connected(scratch: Scratch) -> tuple[sqlite3.Connection, type[Exception]]:
     connection = scratch.opened(
         lambda path: sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     )
-    return connection, sqlite3.OperationalError
+    return connection, sqlite3.DatabaseError

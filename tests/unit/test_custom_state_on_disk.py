@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from engine.errors import ConfigError, StateTooLargeError
 from engine.functions.custom_state.entries import Entries, OneEach, Several
 from engine.functions.custom_state.entries_on_disk import EntriesOnDisk
-from engine.functions.custom_state.kept import Lists
+from engine.functions.custom_state.kept import Lists, Maps, Values
 from engine.functions.custom_state.keys import NAN, Keys
 from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.values import Codec
@@ -163,6 +164,19 @@ def test_rows_of_a_list_come_in_any_order(here: Path) -> None:
         assert each.last(("other",)) is None
 
 
+def field_of(dtype: str) -> dict[str, Any]:
+    return {"name": "v", "type": dtype, "nullable": True, "metadata": {}}
+
+
+def layout_of(dtype: str, *, map_key: str | None = None) -> Layout:
+    value = Codec(json.dumps({"type": "struct", "fields": [field_of(dtype)]}))
+    keys = Keys([pa.field("k", pa.string())])
+    if map_key is None:
+        return Layout("rows", keys, groups_of, value=value)
+    of_key = Keys(list(Codec(map_key).dtype))
+    return Layout("rows", keys, groups_of, sub="map_key", sub_keys=of_key, value=value)
+
+
 @dataclass
 class Counting:
     """Counts how often it is read."""
@@ -179,9 +193,7 @@ class Counting:
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_whether_a_list_exists_is_told_without_its_items(on_disk: bool) -> None:
     with nullcontext() if on_disk else within(None):
-        schema = '{"type": "struct", "fields": []}'
-        keys = Keys([pa.field("k", pa.string())])
-        lists = Lists(Layout("l", keys, groups_of, sub="position", value=Codec(schema)))
+        lists = Lists(replace(layout_of("long"), sub="position"))
     lists.append(("a",), [(Counting(),) for _ in range(10_000)])
     Counting.read = 0
     tracemalloc.start()
@@ -203,6 +215,27 @@ def test_a_full_disk(disk_of_64k: Path) -> None:
     rows = (StateRow((number,), None, ("value" * 20,)) for number in range(100_000))
     with pytest.raises(StateTooLargeError, match=rf"{disk_of_64k}.*(full|I/O)"):
         entries.load(rows)
+
+
+def test_a_full_disk_that_the_user_does_not_want_to_see(disk_of_64k: Path) -> None:
+    """What was not kept is not left out of a snapshot."""
+    with nothing_in_memory(disk_of_64k):
+        texts = Values(layout_of("string"))
+    for number in range(2_000):
+        with suppress(Exception):
+            texts.put((str(number),), ("value" * 20,))
+    for whole in (False, True):
+        with pytest.raises(StateTooLargeError, match=f"{disk_of_64k}"):
+            sum(rows.num_rows for rows in texts.changes(whole=whole))
+
+
+def test_a_negative_zero_is_the_same_key() -> None:
+    schema = json.dumps({"type": "struct", "fields": [field_of("decimal(10,2)")]})
+    maps = Maps(layout_of("long", map_key=schema))
+    codec = Codec(schema)
+    for number in ("-0.00", "0", "0.000"):
+        maps.put(("k",), codec.take((Decimal(number),)), (1,))
+    assert [repr(each) for each, _ in maps.items(("k",))] == ["(Decimal('0.00'),)"]
 
 
 def test_no_folder_and_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

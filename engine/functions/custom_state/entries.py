@@ -63,6 +63,10 @@ class Entries(ABC):
     def rows(self) -> Iterator[StateRow]:
         """All; nothing is put or dropped meanwhile."""
 
+    def check(self) -> None:  # noqa: B027  in memory nothing is lost
+        """:raises StateTooLargeError: something was not put here, though the user's code may have
+        gone on."""
+
     @abstractmethod
     def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
         """Moment, key and sub of what is due up to a time, inclusive, the earliest first."""

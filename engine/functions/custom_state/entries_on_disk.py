@@ -120,6 +120,9 @@ class EntriesOnDisk(Entries):
         for place, value, moment in self._database.each(self._rows):
             yield StateRow(*_place(place), _unpickled(value), moment)
 
+    def check(self) -> None:
+        self._database.check()
+
     def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
         if self._due is None:
             return []

@@ -54,6 +54,7 @@ class KeptRows:
 
     def changes(self, *, whole: bool) -> Iterator[pa.Table]:
         """See :meth:`engine.state.contract.StatefulStage.changes`."""
+        self._entries.check()
         changed, self._changed = self._changed, {}
         rows = self._entries.rows() if whole else map(self._row, changed)
         while some := list(islice(rows, _ROWS_AT_ONCE)):

@@ -90,6 +90,8 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
     """Killed, the query is back; its epochs start batch runs; marked as done, it is drained."""
     folder = Path(os.environ["CONTINUOUS_DEMO_DIR"]) / "always-on"
     query = Checkpoint(str(folder / "checkpoint"))
+    for name in ("asset_triggered", "always_on"):
+        wait_for(lambda dag=name: airflow.dag_known(dag), RUN_S, f"the DAG {name}")
     try:
         airflow.pause("asset_triggered", paused=False)
         run = DagRun(airflow, "always_on", scheduled=True)
