@@ -68,6 +68,13 @@ class AirflowClient:
         """Pause a DAG, or let it go on."""
         self._call("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
+    def watch_assets(self, dag_id: str) -> None:
+        """Let a DAG go on that assets with watchers start. Airflow begins to watch when it parses
+        the file of a DAG that goes on, so it is asked to parse it now."""
+        self.pause(dag_id, paused=False)
+        token = self._call("GET", f"/dags/{dag_id}/details").json()["file_token"]
+        self._call("PUT", f"/parseDagFile/{token}")
+
     def runs(self, dag_id: str, state: str) -> list[str]:
         """Return the ids of the DAG's runs in this state, the oldest first, 100 at most."""
         path = f"/dags/{dag_id}/dagRuns"

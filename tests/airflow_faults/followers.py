@@ -18,7 +18,7 @@ def triggerer_killed(case: Case) -> None:
     world = case.world
     query = Committing(LiveCheckpoint(world.folder / "followed"))
     query.commit()
-    world.airflow.pause("follow", paused=False)
+    world.airflow.watch_assets("follow")
     wait_for(lambda: told(world) == [0], WAIT_S, "a run for the first epoch")
     with query.keeps_committing():
         wait_for(lambda: world.airflow.asset_event_count() > 3, WAIT_S, "events")

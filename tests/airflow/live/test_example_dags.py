@@ -93,7 +93,7 @@ def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
     for name in ("asset_triggered", "always_on"):
         wait_for(lambda dag=name: airflow.dag_known(dag), RUN_S, f"the DAG {name}")
     try:
-        airflow.pause("asset_triggered", paused=False)
+        airflow.watch_assets("asset_triggered")
         run = DagRun(airflow, "always_on", scheduled=True)
         wait_for(lambda: query.committed_epoch() >= 1, RUN_S, "the query to commit")
         killed = query.status()
