@@ -34,7 +34,7 @@ from tests.unit.large_state import _data_bytes
 
 KEYS: Final = 320_000
 AT_ONCE: Final = 1 << 14
-MEMORY: Final = 96 << 20
+MEMORY: Final = 128 << 20
 GROUPS: Final = 8
 
 

@@ -146,7 +146,7 @@ def test_each_file_belongs_to_one_partition(tmp_path: Path) -> None:
     open_ones = [driver.open(each) for each in driver.partitions({})]
     parts = [ids_of_all(each) for each in open_ones]
     assert sorted(i for part in parts for i in part) == list(range(20))
-    assert all(parts)
+    assert sum(map(bool, parts)) > 1  # by the numbers of their inodes: one may have none
     merged = driver.mergeOffsets([each.offset for each in open_ones])
     assert positions(merged) == {f"{i}.json": 9 if i < 10 else 10 for i in range(20)}
     # And so it does after a restart with another number of partitions.
