@@ -24,6 +24,9 @@ _PRAGMAS: Final = (
     "temp_store = MEMORY",
 )
 _AT_ONCE: Final = 1 << 8
+_FULL: Final = ("database or disk is full", "disk I/O error")
+"""The second one is told where a page cannot be written to a file system that has set nothing
+aside for it."""
 
 
 class Database:
@@ -113,11 +116,6 @@ class Database:
         is_full = str(error) in _FULL
         self._failed = self._scratch.too_small(str(error)) if is_full else error
         return self._failed
-
-
-_FULL: Final = ("database or disk is full", "disk I/O error")
-"""The second one is told where a page cannot be written to a file system that has set nothing
-aside for it."""
 
 
 def _connected(scratch: Scratch) -> tuple[sqlite3.Connection, type[Exception]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -33,6 +31,7 @@ from engine.state.scratch import Scratch
 from tests.custom_states import Task, groups_of, processor_step
 from tests.disks import disk_of_64k
 from tests.unit import test_group_states, test_processors, test_state_model, test_state_timers
+from tests.unit.little_memory import check_that_it_spills
 
 __all__ = ["disk_of_64k"]
 
@@ -249,13 +248,4 @@ def test_no_folder_and_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_little_memory(tmp_path: Path) -> None:
     """A state that does not fit it."""
-    for spills in ("0", str(1 << 22)):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.unit.spilled_custom_state", str(tmp_path), spills],
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode == 0) == (spills != "0"), done.stderr[-2_000:]
-        assert spills != "0" or "MemoryError" in done.stderr or "malloc" in done.stderr
+    check_that_it_spills("tests.unit.spilled_custom_state", tmp_path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +21,7 @@ from tests.unit import (
     test_joining,
     test_session_stage,
 )
+from tests.unit.little_memory import check_that_it_spills
 
 __all__ = ["disk_of_64k"]
 
@@ -103,13 +101,4 @@ def test_a_full_disk_is_told_before_anything_is_written(disk_of_64k: Path) -> No
 
 def test_little_memory(tmp_path: Path) -> None:
     """A state that does not fit it, by all kinds of stages."""
-    for spills in ("0", str(1 << 22)):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.unit.spilled_state", str(tmp_path), spills],
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode == 0) == (spills != "0"), done.stderr[-2_000:]
-        assert spills != "0" or "MemoryError" in done.stderr or "malloc" in done.stderr
+    check_that_it_spills("tests.unit.spilled_state", tmp_path)
