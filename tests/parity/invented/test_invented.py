@@ -128,6 +128,16 @@ def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
     assert len(set(first)) > 15
 
 
+def test_a_position_that_raises_where_nobody_asks_for_it(spark: SparkSession) -> None:
+    """Spark computes it to tell whether what is there may be NULL."""
+    text = "transform(array(p, element_at(doubles, greatest(10 + 2147483647, 1))), v -> v)[0]"
+    setting, mode, counts = Setting(7, 1, True, "UTC"), Mode(True, False), Counts()
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        assert player.differences([Leaf(text, "double", False)], counts) == {}
+    assert counts.trees == 1
+
+
 def test_a_wrong_kernel_is_found_and_made_small(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
