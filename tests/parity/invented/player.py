@@ -35,6 +35,7 @@ _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "As
 _ROWS = (1, 2, 40, 400)
 _NAMELESS = re.compile(
     r"raises (\[(java|org)\.[\w.$]+(: | ).*\] in Spark, [A-Z_][A-Z0-9_]+"
+    r"|java\.util\.regex\.PatternSyntaxException in Spark, INVALID_PARAMETER_VALUE"
     r"|\[java\.lang\.StackOverflowError\] in Spark, [A-Z][A-Z0-9_]+"
     r"|_LEGACY_ERROR_TEMP_\d+ in Spark, .*) here$",
     re.DOTALL,

@@ -138,6 +138,17 @@ def test_a_position_that_raises_where_nobody_asks_for_it(spark: SparkSession) ->
     assert counts.trees == 1
 
 
+def test_an_error_of_java_where_ours_has_a_name(spark: SparkSession) -> None:
+    """Spark's compiled RLIKE leaves a pattern of a column to Java, the interpreted one does not."""
+    setting = Setting(7, 2, True, "UTC")
+    for compiled in (True, False):
+        mode, counts = Mode(compiled, False), Counts()
+        with configured(spark, setting.conf | mode.conf):
+            player = Player(spark, setting, False, mode)
+            assert player.differences([Leaf("'a' RLIKE concat('(', i)", "boolean")], counts) == {}
+        assert counts.nameless == compiled
+
+
 def test_a_wrong_kernel_is_found_and_made_small(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
