@@ -1,9 +1,9 @@
-"""``pytest --sampled``: of the tests that are marked ``sampled(share)`` only a share is played.
+"""``pytest --sampled``: of dear files, and of tests marked ``sampled(share)``, a share is played.
 
-What starts clusters, servers or Airflow for one more variant of what others show is dear, and there
-is more of it with every room of the product. ``make test`` draws some of each file, by the code of
-engine and provider: the same for all who have the same, others after every change.
-``make test-whole`` plays all, and so does ``pytest`` with names of tests.
+What starts clusters, servers or Airflow for one more variant of what others show is dear, and so is
+one more value beside Spark; there is more of it with every room of the product. ``make test`` draws
+some of each file, by the code of engine and provider: the same for all who have the same, others
+after every change. ``make test-whole`` plays all, and so does ``pytest`` with names of tests.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.shares import SHARES
 
 MARK = "sampled"
 OPTION = "--sampled"
@@ -53,9 +55,15 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take those that are not drawn out of ``items``."""
     if not config.getoption(OPTION):
         return
-    marks = ((item, item.get_closest_marker(MARK)) for item in items)
-    out = left_out(
-        ((item.nodeid, mark.args[0]) for item, mark in marks if mark is not None), seed_of_code()
-    )
+    shares = ((item.nodeid, _share(item)) for item in items)
+    out = left_out(((name, share) for name, share in shares if share < 1), seed_of_code())
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
     items[:] = [item for item in items if item.nodeid not in out]
+
+
+def _share(item: pytest.Item) -> float:
+    """A test's own, or that of its file."""
+    mark = item.get_closest_marker(MARK)
+    if mark is not None:
+        return float(mark.args[0])
+    return SHARES.get(item.nodeid.partition("::")[0], 1)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.sampling import left_out
+from tests.shares import SHARES
 
 ROADS = [(f"tests/faults/test_roads.py::test_road[{name}]", 1 / 3) for name in "abcdefghi"]
 
@@ -28,3 +33,9 @@ def test_who_draws_others_is_left_alone() -> None:
     more = [("tests/faults/test_roads.py::test_level[L4]", 0.5)]
     of_both = left_out([*ROADS, *more], 3)
     assert left_out(ROADS, 3) == of_both & {name for name, _ in ROADS}
+
+
+@pytest.mark.parametrize("path", SHARES)
+def test_every_file_of_a_share_is_there(path: str) -> None:
+    assert (Path(__file__).parents[2] / path).is_file()
+    assert 0 < SHARES[path] < 1

@@ -24,7 +24,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.sampled(0.02)
+@pytest.mark.sampled(0.01)
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
 def test_stateful_queries(session: SparkSession, tmp_path: Path, case: Case) -> None:
     views(session, tmp_path)
@@ -39,7 +39,7 @@ def test_a_correlation_divides_as_the_session_does(session: SparkSession, tmp_pa
     assert differences(session, tmp_path, case, steps()) == []
 
 
-@pytest.mark.sampled(0.01)
+@pytest.mark.sampled(0.005)
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in cases()])
 def test_keys_that_stay_in_their_partitions(
     session: SparkSession, tmp_path: Path, case: Case
