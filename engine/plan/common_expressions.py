@@ -4,6 +4,8 @@
 beneath, unless it is cheap: it is computed first and for every row, also where nobody asks for it
 (``false AND nullif(1 / x, 2) > 1``, an argument of ``elt``, what stands behind a NULL). Behind a
 condition it is computed in its places; so it is in a filter, which moves below that projection.
+What is within another one is computed in its places behind any condition, also in the part of it
+that is evaluated always: ``nullif(a, nullif(1 / x, 2))``.
 
 Source: ``RewriteWithExpression`` of Spark.
 """
@@ -51,9 +53,11 @@ class _Search:
         self._columns = columns
         self._in_place: dict[str, JavaObject] = {}
 
-    def order(self, nodes: Iterable[JavaObject]) -> list[str]:
-        """Those within definitions come before these, those within what uses them behind."""
-        found = [each for node in nodes for each in self._unconditional(node)]
+    def order(self, nodes: Iterable[JavaObject], within: bool = False) -> list[str]:
+        """Those within definitions come before these, those within what uses them behind.
+
+        :param within: whether the nodes are parts of a ``With``."""
+        found = [each for node in nodes for each in self._unconditional(node, within)]
         first: dict[str, JavaObject] = {}
         for each in found:
             uses = Counter(self._uses(each.child()))
@@ -63,18 +67,24 @@ class _Search:
                 (first if is_column else self._in_place)[name] = value
         if not found:
             return []
-        return [*self.order(first.values()), *first, *self.order(each.child() for each in found)]
+        inner = [each.child() for each in found]
+        return [*self.order(first.values(), True), *first, *self.order(inner, True)]
 
-    def _unconditional(self, node: JavaObject) -> Iterator[JavaObject]:
-        """Every ``With`` that is in no other and behind no condition."""
-        if simple_name(node) == "With":
+    def _unconditional(self, node: JavaObject, within: bool) -> Iterator[JavaObject]:
+        """Every ``With`` that is in no other (but for the one that all are in) and behind no
+        condition."""
+        name = simple_name(node)
+        if name == "With":
             yield node
             return
-        children = self._children(node)[: ALWAYS_EVALUATED.get(simple_name(node))]
         if _is_reference(node) and (value := self._in_place.get(name_of(node))) is not None:
-            children = [value]
+            yield from self._unconditional(value, True)
+            return
+        children = self._children(node)
+        if name in ALWAYS_EVALUATED:
+            children = [] if within else children[: ALWAYS_EVALUATED[name]]
         for child in children:
-            yield from self._unconditional(child)
+            yield from self._unconditional(child, within)
 
     def _is_column(self, value: JavaObject) -> bool:
         if self._rule.isCheap(value):

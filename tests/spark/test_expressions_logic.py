@@ -226,6 +226,30 @@ def test_what_is_used_twice_is_computed_first(spark: SparkSession) -> None:
     assert_parity(spark, columns, everywhere + in_place)
 
 
+def test_what_is_used_twice_within_what_is_used_twice(spark: SparkSession) -> None:
+    """Of two that are within each other the inner one is in its place behind any condition, also
+    where that is evaluated always, as it is in nullif(); elsewhere it is computed first as well."""
+    columns = pa.table(
+        {
+            "z": pa.array([0, 1, 2, 0], pa.int32()),
+            "n": pa.array([None, None, 1, 1], pa.int32()),
+            "b": pa.array([False, None, True, True]),
+        }
+    )
+    inner = "nullif(1 div z, 3)"
+    expressions = [
+        *(f"nullif(n, {inner})", f"nullif(n, n + {inner})", f"nullif(nullif(n, {inner}), 2)"),
+        *(f"nullif(n + 1, {inner})", "nullif(n, nullif(nullif(1 div z, n), 3))"),
+        *(f"n between {inner} and 2", f"n + 1 between {inner} and 2"),
+        *(f"n between 1 and nullif(n, {inner})", f"n + 1 between nullif(n, {inner}) and 2"),
+        *(f"nullif(n, 1) between {inner} and 2", f"b and nullif(n, 1) between {inner} and 2"),
+        *(f"nullif({inner}, n)", f"b and nullif({inner}, n) > 1", f"nullif(n, {inner}) in (1, 2)"),
+        *(f"nullif(n, if({inner} > 0, 1, 2))", f"if(nullif(n, {inner}) > 0, 1, {inner})"),
+        f"if(b, 1, nullif(n, {inner}))",
+    ]
+    assert_parity(spark, columns, expressions)
+
+
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("null_stays", ["true", "false", None])
 def test_in_an_empty_list(spark: SparkSession, ansi: str, null_stays: str | None) -> None:
