@@ -424,6 +424,18 @@ def test_what_has_one_value_without_being_constant(spark: SparkSession) -> None:
     assert_parity(spark, table, [*expressions, "size(array(n, n))", "n IN (NULL, NULL)"])
 
 
+def test_kll_whose_levels_are_elsewhere(spark: SparkSession) -> None:
+    """What is cut off behind the numbers where three levels begin, with other bytes behind it."""
+    head = bytes.fromhex("05010f0208000800070000000000000008000300150000001600000000000000")
+    cut = [head[:-4] + number.to_bytes(4, "little", signed=True) for number in (-33423337, 22, 25)]
+    made = [each + np.arange(1.0, 40.0).tobytes() for each in cut]
+    of = ("double", "bigint")
+    expressions = [f"kll_sketch_get_quantile_{each}(b, array(0.1D, 0.5D, 1D))" for each in of]
+    expressions += ["kll_sketch_get_rank_double(b, 2D)", "kll_sketch_get_n_double(b)"]
+    expressions += ["kll_sketch_to_string_double(b)", "length(kll_sketch_merge_double(b, b)) > 0"]
+    assert_parity(spark, pa.table({"b": made}), expressions)
+
+
 def test_kll_without_levels(spark: SparkSession) -> None:
     head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
     table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})

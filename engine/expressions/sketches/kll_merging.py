@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 import struct
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +37,7 @@ def merged(left: KllSketch, right: KllSketch) -> KllSketch:
     if left.n + right.n > _N_MOST:
         raise bad_argument("long overflow")
     growing = _Growing(left)
-    lowest, *higher = _levels(right)
+    lowest, *higher = right.parts()
     for item in lowest:
         growing.add(item)
     if higher:
@@ -83,11 +82,6 @@ def _start(ints: int, version: int, flags: int, sketch: KllSketch) -> bytes:
     return struct.pack("<4BHBB", ints, version, FAMILY, flags, sketch.k, sketch.m, 0)
 
 
-def _levels(sketch: KllSketch) -> list[Items]:
-    starts = [start - sketch.levels[0] for start in sketch.levels]
-    return [sketch.items[start:end] for start, end in pairwise(starts)]
-
-
 class _Growing:
     """A sketch to which values are added.
 
@@ -96,7 +90,7 @@ class _Growing:
     """
 
     def __init__(self, sketch: KllSketch) -> None:
-        self.levels = _levels(sketch)
+        self.levels = sketch.parts()
         self.sorted = sketch.sorted
         self._k, self._m = sketch.k, sketch.m
         self._free = sketch.levels[0]

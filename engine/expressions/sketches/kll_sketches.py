@@ -70,8 +70,7 @@ class KllSketch:
         """
         if self.n == 0:
             raise bad_argument("The sketch must not be empty for this operation. ")
-        starts = [level - self.levels[0] for level in self.levels]
-        parts = [self.items[start:end] for start, end in pairwise(starts)]
+        parts = self.parts()
         if not any(map(len, parts)):
             raise bad_argument("The sketch has no values.")
         if not self.sorted:
@@ -79,6 +78,17 @@ class KllSketch:
         weights = [np.full(len(part), 1 << level) for level, part in enumerate(parts)]
         items, each = _merged(list(zip(parts, weights, strict=True)))
         return self._with_ends(items, np.cumsum(each, dtype=np.int64))
+
+    def parts(self) -> list[npt.NDArray[Any]]:
+        """The values of each level.
+
+        :raises SketchError: a level is not within the values.
+        """
+        bounds = list(pairwise(level - self.levels[0] for level in self.levels))
+        for start, end in bounds:
+            if start < end and not 0 <= start < end <= len(self.items):
+                raise bad_argument(f"A level goes from {start} to {end} of {len(self.items)}.")
+        return [self.items[start : max(start, end)] for start, end in bounds]
 
     def _with_ends(
         self, items: npt.NDArray[Any], sums: npt.NDArray[np.int64]
