@@ -101,12 +101,11 @@ class Lists:
         offsets = np.zeros(len(self) + 1, np.int32)
         np.cumsum(self.lengths, out=offsets[1:])
         inner = dtype.value_type if pa.types.is_list(dtype) else dtype.field(0).type
-        return pa.Array.from_buffers(
-            dtype,
-            len(self),
-            [validity(self.valid), pa.py_buffer(offsets)],
-            children=[to_array(self.items, len(self.items), inner)],
-        )
+        items = to_array(self.items, len(self.items), inner)
+        if items.offset and pa.types.is_map(dtype):  # Arrow reads the keys of a map from the first
+            items = pa.StructArray.from_arrays(items.flatten(), fields=list(inner))
+        buffers = [validity(self.valid), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(dtype, len(self), buffers, children=[items])
 
 
 def joined(parts: Sequence[Lists]) -> Lists:

@@ -21,6 +21,7 @@ from engine.expressions.casts.rules import Casting
 from engine.expressions.java_doubles import double_text
 from engine.expressions.json.json_options import IGNORE_NULLS, JsonWriting, json_writing
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_ascii
+from engine.expressions.lists import Lists
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.record_printing import Texts
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
@@ -149,26 +150,29 @@ class _Writer:
         ]
 
     def _lists(self, array: pa.ListArray, depth: int) -> Texts:
-        items = [text or "null" for text in self.texts(array.values, depth)]
+        lists = Lists.of(array)
+        items = [text or "null" for text in self.texts(lists.items, depth)]
         if self.writing.pretty:
-            return _grouped(array, items, ("[ ", ", ", " ]", "[ ]"))
-        return _grouped(array, items, ("[", ",", "]", "[]"))
+            return _grouped(lists, items, ("[ ", ", ", " ]", "[ ]"))
+        return _grouped(lists, items, ("[", ",", "]", "[]"))
 
     def _maps(self, array: pa.MapArray, depth: int) -> Texts:
-        keys = [self._name(key) for key in _keys(array.keys)]
-        items = [text or "null" for text in self.texts(array.items, depth + 1)]
-        pairs = [key + item for key, item in zip(keys, items, strict=True)]
-        return _grouped(array, pairs, self._object(depth))
+        lists = Lists.of(array)
+        keys, values = lists.items.flatten()
+        names = [self._name(key) for key in _keys(keys)]
+        items = [text or "null" for text in self.texts(values, depth + 1)]
+        pairs = [name + item for name, item in zip(names, items, strict=True)]
+        return _grouped(lists, pairs, self._object(depth))
 
 
-def _grouped(array: pa.Array, items: list[str], signs: tuple[str, str, str, str]) -> Texts:
+def _grouped(lists: Lists, items: list[str], signs: tuple[str, str, str, str]) -> Texts:
     opening, comma, closing, empty = signs
-    offsets = array.offsets.to_pylist()
+    spans = zip(lists.starts.tolist(), lists.lengths.tolist(), lists.valid.tolist(), strict=True)
     return [
-        (opening + comma.join(items[start:end]) + closing if end > start else empty) if ok else None
-        for ok, start, end in zip(
-            array.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True
-        )
+        (opening + comma.join(items[start : start + length]) + closing if length else empty)
+        if ok
+        else None
+        for start, length, ok in spans
     ]
 
 
