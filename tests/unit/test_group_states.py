@@ -57,6 +57,8 @@ def scripted(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]
             state.setTimeoutDuration(v)
         elif do == "at":
             state.setTimeoutTimestamp(v)
+        elif do == "behind":
+            state.setTimeoutTimestamp(v + 1)
     yield told(key, state)
 
 
@@ -114,6 +116,22 @@ def test_timeouts_of_event_time() -> None:
     assert task.rows("state") == []
     with pytest.raises(TransformError, match="INVALID_TIMEOUT_TIMESTAMP"):
         task.epoch([row("a", "at", 5_000)])
+
+
+@pytest.mark.parametrize(
+    ("timeout", "do"),
+    [
+        (GroupStateTimeout.ProcessingTimeTimeout, "within"),
+        (GroupStateTimeout.EventTimeTimeout, "behind"),
+    ],
+)
+def test_a_timeout_that_cannot_be_kept(timeout: str, do: str) -> None:
+    task = scripted_task(timeout)
+    with pytest.raises(TransformError, match=r"scripted failed.*timeout"):
+        task.epoch([row("a", do, 2**63 - 1)], at_ms=1)
+    task = scripted_task(timeout)
+    task.epoch([row("a", "within" if do == "within" else "at", 2**63 - 1)], at_ms=0)
+    assert task.rows("state") == [("a", None, 2**63 - 1)]
 
 
 def bad(key: Any, frames: Any, state: GroupState) -> Any:

@@ -33,7 +33,7 @@ from engine.functions.custom_state.layout import Layout
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction
 from engine.functions.custom_state.stage import CustomStateStage
-from engine.functions.custom_state.values import Codec, Kept
+from engine.functions.custom_state.values import LATEST_MS, Codec, Kept
 from engine.functions.invoke import rows_max, zoned
 from engine.functions.pyspark_worker import provide_broadcasts, unpickled
 from engine.pipeline.stateful import RunCustomState
@@ -165,6 +165,8 @@ class GroupStateStage(CustomStateStage):
                 return
         value = self._codec.take(state._value) if state.exists else None
         is_set = timeout_ms != GroupState.NO_TIMESTAMP
+        if timeout_ms > LATEST_MS:
+            raise ValueError(f"A timeout at {timeout_ms} ms is behind the latest that can be kept.")
         self._states.put(key, value, int(timeout_ms) if is_set else None)
 
 
