@@ -90,6 +90,16 @@ def test_timeouts_of_processing_time() -> None:
     assert [key for key, _ in task.epoch(at_ms=1102)] == ["b"]
 
 
+def test_many_timeouts_come_some_at_a_time() -> None:
+    task = scripted_task(GroupStateTimeout.ProcessingTimeTimeout)
+    keys = [f"key {number}" for number in range(2_000)]
+    task.epoch([row(key, "within", 1) for key in keys], at_ms=0)
+    task.clock.opened_ms = 2
+    results = list(task.stage(iter(())))
+    assert max(result.num_rows for result in results) <= len(keys) * 3 // 4
+    assert [key for result in results for key in result.column(0).to_pylist()] == keys
+
+
 def test_what_is_written() -> None:
     task = scripted_task(GroupStateTimeout.ProcessingTimeTimeout)
     task.epoch([row("a", "update", 2), row("a", "within", 100)], at_ms=0)

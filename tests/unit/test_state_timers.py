@@ -105,6 +105,18 @@ def test_without_time_there_are_no_times() -> None:
     assert [table.name for table in task.stage.tables] == []
 
 
+def test_results_of_many_timers_come_some_at_a_time() -> None:
+    task = acting("ProcessingTime")
+    count = 5_000
+    task.epoch([("a", "set", at + 1) for at in range(count)])
+    task.clock.opened_ms = count
+    results = list(task.stage(iter(())))
+    assert sum(result.num_rows for result in results) == count
+    assert max(result.num_rows for result in results) <= count // 2
+    found = [row for result in results for row in result.column(1).to_pylist()]
+    assert [int(told.partition(" ")[0]) for told in found] == [at + 1 for at in range(count)]
+
+
 @pytest.mark.parametrize("do", ["set", "delete"])
 @pytest.mark.parametrize("at", [2**63, -(2**63) - 1])
 def test_a_time_that_no_timer_can_have(do: str, at: int) -> None:

@@ -9,7 +9,7 @@ Source: Spark's ``TransformWithStateInPySparkStateServer`` and ``StatefulProcess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -320,6 +320,11 @@ def _moment(time_ms: int) -> int:
     return found
 
 
-def _with_last(items: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
+def _with_last(items: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
     """Each with whether it is the last."""
-    return ((item, place == len(items)) for place, item in enumerate(items, 1))
+    left = iter(items)
+    for item in left:
+        for following in left:
+            yield item, False
+            item = following
+        yield item, True

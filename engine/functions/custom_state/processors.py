@@ -15,6 +15,7 @@ Source: Spark's ``TransformWithStateInPySparkExec``; PySpark's
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -43,7 +44,7 @@ from engine.functions.custom_state.spec import (
     Processor,
     StateVariable,
 )
-from engine.functions.custom_state.stage import CustomStateStage
+from engine.functions.custom_state.stage import RESULTS_AT_ONCE, CustomStateStage
 from engine.functions.custom_state.timers import Timers
 from engine.functions.custom_state.values import Codec
 from engine.functions.invoke import rows_max, zoned
@@ -166,11 +167,13 @@ class ProcessorStage(CustomStateStage):
             rows.drop_expired()
 
     def _fire(self, until_ms: int, watermark_ms: int) -> Iterator[pa.RecordBatch]:
-        if self._timers.due(until_ms):
+        if self._timers.is_due(until_ms):
             instance = self._open()
             instance.client.watermark_ms = watermark_ms
-            self._results.add(instance.call(_TIMER))
-            yield from self._made()
+            results = instance.call(_TIMER)
+            while some := list(islice(results, RESULTS_AT_ONCE)):
+                self._results.add(some)
+                yield from self._made()
 
     def _open(self) -> _Instance:
         if self._instance is None:
