@@ -14,7 +14,7 @@ Source: Spark's ``TransformWithStateInPySparkExec``; PySpark's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,7 +29,7 @@ from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.client import Client, Handle
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
-from engine.functions.custom_state.initial import Applied, owned_rows
+from engine.functions.custom_state.initial import TABLE, Applied, owned_rows
 from engine.functions.custom_state.kept import Lists, Maps, Values
 from engine.functions.custom_state.keys import Keys
 from engine.functions.custom_state.layout import GroupsOf, Layout
@@ -88,7 +88,7 @@ class ProcessorStage(CustomStateStage):
         spec = Processor.of(step.params)
         super().__init__(step, clock, called=spec.function.name)
         provide_broadcasts(spec.session.broadcasts)
-        self.dropped = spec.deleted
+        self.dropped = spec.deleted if spec.initial is not None else spec.deleted | {TABLE.name}
         self._spec = spec
         self._groups = groups
         self._variables = {
@@ -110,6 +110,10 @@ class ProcessorStage(CustomStateStage):
             self._results = FrameResults(self._convert)
         self._form = self._form_of(step.input, step.keys, spec.arguments)
         self._instance: _Instance | None = None
+
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
+        super().restore(tables, of_several=of_several)
+        self._applied.is_done = True  # or there was none as the query began, and nothing begins now
 
     def _form_of(self, schema: pa.Schema, keys: Sequence[int], arguments: Sequence[int]) -> Form:
         session = self._spec.session
