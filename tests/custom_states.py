@@ -161,7 +161,10 @@ class Task:
     def __post_init__(self) -> None:
         groups = KeyGroups(self.owned, groups_of)
         self.stage: StatefulStage = self.step.start(self.step, self.clock, groups)
-        given = {name: _as_table(self.stage, name, rows) for name, rows in self.state.items()}
+        if not self.state:
+            return  # the query begins
+        known = {name: rows for name, rows in self.state.items() if name not in self.stage.dropped}
+        given = {name: _as_table(self.stage, name, rows) for name, rows in known.items()}
         for rest in (0, 1):  # in two pieces, which are no neighbours
             piece = {
                 name: table.take(pa.array(range(rest, table.num_rows, 2), pa.int64()))

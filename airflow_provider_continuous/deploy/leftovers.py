@@ -1,6 +1,7 @@
 """What the starts of a query leave on a machine, and how long it stays::
 
     <log-dir>/orders-5a3c9e01-20260131T235900.000000Z.log    what a driver or a standby has written
+    <log-dir>/orders-5a3c9e01-20260131T235900.000000Z.log.kill    Spark's client that has ended it
     <log-dir>/code/5a3c9e01/query_0f1e....py                 the function of a task
 
 The middle part tells the checkpoint (:func:`tag_of`), for queries may share the folder. Each start
@@ -25,7 +26,7 @@ from engine.checkpoint.storage.contract import Storage
 KEPT: Final = 20
 LOGS_BYTES: Final = 256 * 1024 * 1024
 YOUNG_S: Final = 3600.0
-_STARTED = r"\d{8}T\d{6}\.\d{6}Z\.(log|spec\.json|properties)"
+_STARTED = r"\d{8}T\d{6}\.\d{6}Z\.(log|log\.kill|spec\.json|properties)"
 _TAG_LENGTH = 8
 
 

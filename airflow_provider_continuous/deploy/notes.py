@@ -68,11 +68,10 @@ class Notes:
 
         :raises CheckpointError: the checkpoint cannot be written.
         """
-        taken = self._storage.create(f"{self.folder}/{handle.number}", _text(handle))
-        if taken:
-            for number in self._too_many():
-                self._storage.delete(f"{self.folder}/{number}")
-        return taken
+        # Before: what fails behind the creation leaves a submission that nobody makes.
+        for number in self._too_many():
+            self._storage.delete(f"{self.folder}/{number}")
+        return self._storage.create(f"{self.folder}/{handle.number}", _text(handle))
 
     def write(self, handle: Handle) -> None:
         """Note what is known about a submission by now.
@@ -92,7 +91,7 @@ class Notes:
             return None
 
     def _too_many(self) -> list[int]:
-        old = self._numbers()[:-KEPT]
+        old = self._numbers()[: 1 - KEPT]  # and the one that comes
         if not old:
             return []
         last_run = next((handle.number for handle in self.all() if handle.run_id), None)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_continuous.deploy.half_written import whole
 from airflow_provider_continuous.deploy.submission import PROPERTIES_SUFFIX, Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
@@ -50,9 +51,10 @@ def write_keytab(keytab: str, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, made = tempfile.mkstemp(dir=folder)  # 0600
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(made).replace(path)
+        with whole(Path(made)):
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(made).replace(path)
     return path
 
 

@@ -12,6 +12,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from airflow_provider_continuous.deploy.half_written import whole
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -44,8 +46,9 @@ def _zip(source: Path, root: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     # Two tasks may make the same file at once: it appears whole or not at all.
     descriptor, made = tempfile.mkstemp(dir=folder, suffix=".tmp")
-    with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-        for name, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
-    Path(made).replace(target)
+    with whole(Path(made)):
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            for name, content in contents.items():
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+        Path(made).replace(target)
     return target

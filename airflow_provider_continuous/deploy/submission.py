@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.connections.location import DEFAULT
+from airflow_provider_continuous.deploy.half_written import whole
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
 from engine.checkpoint.find import LOGS_SUFFIX
@@ -70,7 +71,7 @@ class Submission:
         self.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.path(suffix)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with whole(path), os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         return path
 

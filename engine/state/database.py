@@ -65,6 +65,10 @@ class Database:
             self.run(f"CREATE INDEX {name}_{number} ON {name} ({some})")
         return name
 
+    def drop(self, name: str) -> None:
+        """A table that is not needed any more; its place is taken by others."""
+        self.run(f"DROP TABLE {name}")
+
     def run(self, sql: str, *values: Any) -> int:
         """A statement that changes something.
 

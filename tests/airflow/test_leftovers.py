@@ -64,6 +64,18 @@ def test_the_newest_logs_stay(checkpoint: Checkpoint, folder: Path) -> None:
     assert tidy(folder, checkpoint.url, checkpoint.storage) == (0, 0)
 
 
+def test_what_the_ends_of_drivers_have_written_goes_as_well(
+    checkpoint: Checkpoint, folder: Path
+) -> None:
+    told = [log(folder, checkpoint.url, number, ".log.kill") for number in range(MANY)]
+    handle = Handle("standalone", "continuous-1", 0, log=str(told[0]).removesuffix(".kill"))
+    assert Notes(checkpoint.storage).take(handle)
+
+    assert tidy(folder, checkpoint.url, checkpoint.storage)[0] == 4
+
+    assert [each.exists() for each in told] == [True, *[False] * 4, *[True] * KEPT]
+
+
 def test_logs_are_bounded_in_size(
     checkpoint: Checkpoint, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

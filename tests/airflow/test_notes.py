@@ -9,7 +9,9 @@ import pytest
 
 from airflow_provider_continuous.deploy.contract import Handle, label_of
 from airflow_provider_continuous.deploy.notes import FOLDER, KEPT, Notes
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.opening import open_storage
+from engine.errors import CheckpointError
 
 FIRST = Handle("local", label_of("/data/orders"), 0, "a_dag.a_task, a_run", submitter=(1, "boot/1"))
 
@@ -44,6 +46,21 @@ def test_old_notes_go(notes: Notes, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint" / FOLDER
     assert sorted(int(file.name) for file in folder.iterdir()) == list(range(3, KEPT + 3))
     assert notes.next_number() == KEPT + 3
+
+
+class Stubborn(LocalStorage):
+    def delete(self, name: str) -> None:
+        raise CheckpointError(f"{name} stays")
+
+
+def test_what_cannot_tidy_up_takes_no_number(notes: Notes, tmp_path: Path) -> None:
+    """Others would wait for a submission that nobody makes."""
+    for number in range(KEPT):
+        notes.take(replace(FIRST, number=number))
+
+    with pytest.raises(CheckpointError, match=f"{FOLDER}/0 stays"):
+        Notes(Stubborn(tmp_path / "checkpoint")).take(replace(FIRST, number=KEPT))
+    assert notes.next_number() == KEPT
 
 
 def test_the_note_of_the_run_stays(notes: Notes, tmp_path: Path) -> None:

@@ -90,6 +90,29 @@ def test_the_last_one_out_ends_it(
     assert end(spec, operator).execute(of("two"))["state"] == "STOPPED"
 
 
+@pytest.mark.parametrize(("operator", "asks"), ENDS)
+def test_who_was_not_told_of_the_others_has_not_left(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, operator: Any, asks: str
+) -> None:
+    """Airflow, or the storage, did not answer; the retry asks again."""
+    for run in ("one", "two"):
+        start().execute(of(run))
+    context, answers = of("one"), RuntimeTaskInstance.get_dr_count
+
+    def silent(**_: Any) -> int:
+        raise ConnectionError("the API server is away")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RuntimeTaskInstance, "get_dr_count", silent)
+        with pytest.raises(ConnectionError):
+            end(spec, operator).execute(context)
+    assert RuntimeTaskInstance.get_dr_count == answers
+
+    left = end(spec, operator).execute(context)
+    assert (left["state"], left["left_to"]) == ("RUNNING", ["a_dag, two"])
+    assert end(spec, operator).execute(of("two"))["state"] == "STOPPED"
+
+
 def test_a_dag_run_that_is_over_uses_nothing(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:

@@ -209,6 +209,40 @@ def test_whether_a_list_exists_is_told_without_its_items(on_disk: bool) -> None:
     assert Counting.read == on_disk
 
 
+@pytest.mark.parametrize("count", [10, 1 << 10, 5_000])
+def test_what_is_due_as_others_come_and_go(here: Path, count: int) -> None:
+    """What is due is what was as the first was asked for."""
+    for each in (Several(), EntriesOnDisk(Database(Scratch(str(here)), 0), moments=True)):
+        each.load(StateRow((n,), n // 3, None, n // 3) for n in reversed(range(count)))
+        found = []
+        for at_ms, key, sub in each.due(count):
+            found.append((at_ms, key, sub))
+            each.drop(key, sub)
+            each.drop((count - 1 - len(found),), (count - 1 - len(found)) // 3)
+            each.put(key, -1, (None, -1))
+        assert [at for at, _, _ in found] == [n // 3 for n in range(count)]
+        assert sorted(found) == [(n // 3, (n,), n // 3) for n in range(count)]
+        assert len(each) == count
+        assert [each.is_due(until_ms) for until_ms in (-2, -1)] == [False, True]
+        assert len([*each.due(count)]) == count
+        for _, key, sub in each.due(count):
+            each.drop(key, sub)
+        assert not each.is_due(count)
+
+
+def test_what_is_due_is_in_memory_a_part_at_a_time(here: Path) -> None:
+    entries = EntriesOnDisk(Database(Scratch(str(here)), 0), moments=True)
+    entries.load(StateRow((n,), None, None, n) for n in range(20_000))
+    tracemalloc.start()
+    try:
+        for _, key, sub in entries.due(20_000):
+            entries.drop(key, sub)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(entries) == 0
+
+
 def test_a_full_disk(disk_of_64k: Path) -> None:
     entries = EntriesOnDisk(Database(Scratch(str(disk_of_64k)), 0), moments=False)
     rows = (StateRow((number,), None, ("value" * 20,)) for number in range(100_000))

@@ -57,6 +57,8 @@ def scripted(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]
             state.setTimeoutDuration(v)
         elif do == "at":
             state.setTimeoutTimestamp(v)
+        elif do == "behind":
+            state.setTimeoutTimestamp(v + 1)
     yield told(key, state)
 
 
@@ -88,6 +90,16 @@ def test_timeouts_of_processing_time() -> None:
     assert [key for key, _ in task.epoch(at_ms=1102)] == ["b"]
 
 
+def test_many_timeouts_come_some_at_a_time() -> None:
+    task = scripted_task(GroupStateTimeout.ProcessingTimeTimeout)
+    keys = [f"key {number}" for number in range(2_000)]
+    task.epoch([row(key, "within", 1) for key in keys], at_ms=0)
+    task.clock.opened_ms = 2
+    results = list(task.stage(iter(())))
+    assert max(result.num_rows for result in results) <= len(keys) * 3 // 4
+    assert [key for result in results for key in result.column(0).to_pylist()] == keys
+
+
 def test_what_is_written() -> None:
     task = scripted_task(GroupStateTimeout.ProcessingTimeTimeout)
     task.epoch([row("a", "update", 2), row("a", "within", 100)], at_ms=0)
@@ -114,6 +126,22 @@ def test_timeouts_of_event_time() -> None:
     assert task.rows("state") == []
     with pytest.raises(TransformError, match="INVALID_TIMEOUT_TIMESTAMP"):
         task.epoch([row("a", "at", 5_000)])
+
+
+@pytest.mark.parametrize(
+    ("timeout", "do"),
+    [
+        (GroupStateTimeout.ProcessingTimeTimeout, "within"),
+        (GroupStateTimeout.EventTimeTimeout, "behind"),
+    ],
+)
+def test_a_timeout_that_cannot_be_kept(timeout: str, do: str) -> None:
+    task = scripted_task(timeout)
+    with pytest.raises(TransformError, match=r"scripted failed.*timeout"):
+        task.epoch([row("a", do, 2**63 - 1)], at_ms=1)
+    task = scripted_task(timeout)
+    task.epoch([row("a", "within" if do == "within" else "at", 2**63 - 1)], at_ms=0)
+    assert task.rows("state") == [("a", None, 2**63 - 1)]
 
 
 def bad(key: Any, frames: Any, state: GroupState) -> Any:

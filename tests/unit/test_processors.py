@@ -297,7 +297,7 @@ def test_what_spark_refuses_to_declare(declare: Any, time_mode: str, error: str)
 def test_a_deleted_variable_is_not_restored() -> None:
     step = processor_step(Declaring(lambda h: h.deleteIfExists("old")), EVENTS, COUNTS)
     task = Task(step)
-    assert task.stage.dropped == {"old"}
+    assert task.stage.dropped == {"old", "$initialState"}
     task.epoch([("a", 1)])
 
 
@@ -327,6 +327,15 @@ def test_the_initial_state_is_applied_once(in_pandas: bool) -> None:
     again = task.restarted(whole=True)
     assert again.epoch([("a", 1)]) == [("a", 17)]
     assert len(again.rows("$initialState")) == GROUPS
+
+    # Left out later, nobody misses it; with it again, or for the first time, nothing begins anew.
+    without = processor_step(processor, EVENTS, COUNTS, in_pandas=in_pandas)
+    assert again.restarted(whole=True, step=without).epoch([("a", 1)]) == [("a", 18)]
+    task = Task(without)
+    task.epoch([("c", 1)])
+    later = task.restarted(step=step)
+    assert later.epoch([("a", 1), ("c", 1)]) == [("a", 1), ("c", 2)]
+    assert later.restarted(whole=True).epoch([("b", 1)]) == [("b", 1)]
 
     half = range(GROUPS // 2)
     owned = Task(step, half)

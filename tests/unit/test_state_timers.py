@@ -105,6 +105,59 @@ def test_without_time_there_are_no_times() -> None:
     assert [table.name for table in task.stage.tables] == []
 
 
+def test_results_of_many_timers_come_some_at_a_time() -> None:
+    task = acting("ProcessingTime")
+    count = 5_000
+    task.epoch([("a", "set", at + 1) for at in range(count)])
+    task.clock.opened_ms = count
+    results = list(task.stage(iter(())))
+    assert sum(result.num_rows for result in results) == count
+    assert max(result.num_rows for result in results) <= count // 2
+    found = [row for result in results for row in result.column(1).to_pylist()]
+    assert [int(told.partition(" ")[0]) for told in found] == [at + 1 for at in range(count)]
+
+
+@pytest.mark.parametrize("do", ["set", "delete"])
+@pytest.mark.parametrize("at", [2**63, -(2**63) - 1])
+def test_a_time_that_no_timer_can_have(do: str, at: int) -> None:
+    task = acting("ProcessingTime")
+    step = processor_step(Beyond(do, at), ACTS, TOLD, time_mode="ProcessingTime")
+    with pytest.raises(TransformError, match=f"Beyond failed.*Value out of range: {at}"):
+        Task(step).epoch([("a", "", 0)])
+    task.epoch([("a", "set", 2**63 - 1), ("a", "set", -(2**63))], at_ms=-(2**63))
+    assert task.rows("$procTimers") == [("a", 2**63 - 1)]
+
+
+class Beyond(StatefulProcessor):
+    def __init__(self, do: str, at: int) -> None:
+        self.do, self.at = do, at
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        (self.handle.registerTimer if self.do == "set" else self.handle.deleteTimer)(self.at)
+        return iter(())
+
+
+class Lasting(StatefulProcessor):
+    """A value that lives for as long as can be told."""
+
+    def init(self, handle: Any) -> None:
+        self.last = handle.getValueState("last", "n long", 2**63 - 1)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        yield Row(k=key[0], told=str(self.last.get()))
+        self.last.update((1,))
+
+
+def test_a_value_that_lives_for_ever() -> None:
+    task = Task(processor_step(Lasting(), ACTS, TOLD, time_mode="ProcessingTime"))
+    assert task.epoch([("a", "", 0)], at_ms=1_700_000_000_000) == [("a", "None")]
+    task = task.restarted()
+    assert task.epoch([("a", "", 0)], at_ms=1_800_000_000_000) == [("a", "(1,)")]
+
+
 class Living(StatefulProcessor):
     """Values that live for 100 ms."""
 

@@ -9,7 +9,7 @@ Source: Spark's ``TransformWithStateInPySparkStateServer`` and ``StatefulProcess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -33,7 +33,7 @@ from engine.functions.custom_state.kept import Lists, Maps, Values
 from engine.functions.custom_state.keys import Key, Keys
 from engine.functions.custom_state.spec import LIST, MAP, NO_TIME, VALUE, Processor
 from engine.functions.custom_state.timers import Timers
-from engine.functions.custom_state.values import Codec, Kept
+from engine.functions.custom_state.values import LATEST_MS, Codec, Kept
 
 _State = StatefulProcessorHandleState
 
@@ -104,12 +104,12 @@ class Client:
     def register_timer(self, expiry_time_stamp_ms: int) -> None:
         """Of the present key."""
         self._check_timers("register_timer", "Error register timer")
-        self._timers.register(self.key, index(expiry_time_stamp_ms))
+        self._timers.register(self.key, _moment(expiry_time_stamp_ms))
 
     def delete_timer(self, expiry_time_stamp_ms: int) -> None:
         """Of the present key."""
         self._check_timers("delete_timer", "Error deleting timer")
-        self._timers.delete(self.key, index(expiry_time_stamp_ms))
+        self._timers.delete(self.key, _moment(expiry_time_stamp_ms))
 
     def get_list_timer_row(self, iterator_id: str) -> tuple[int, bool]:
         """The next timer of the present key, and whether it is the last."""
@@ -312,6 +312,19 @@ class _MapState(MapState):
         return self._calls.values()
 
 
-def _with_last(items: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
+def _moment(time_ms: int) -> int:
+    """As the protocol buffers of PySpark's client have it."""
+    found = index(time_ms)
+    if not -LATEST_MS - 1 <= found <= LATEST_MS:
+        raise ValueError(f"Value out of range: {found}")
+    return found
+
+
+def _with_last(items: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
     """Each with whether it is the last."""
-    return ((item, place == len(items)) for place, item in enumerate(items, 1))
+    left = iter(items)
+    for item in left:
+        for following in left:
+            yield item, False
+            item = following
+        yield item, True

@@ -33,6 +33,12 @@ class Due(Generic[Item]):
         if not items:
             del self._items[at_ms]
 
+    def is_until(self, end_ms: int) -> bool:
+        """Whether something is due up to a time, inclusive."""
+        while self._times and self._times[0] not in self._items:
+            heappop(self._times)
+        return bool(self._times) and self._times[0] <= end_ms
+
     def until(self, end_ms: int) -> list[tuple[int, Item]]:
         """What is due up to a time, inclusive, in the order of the times; it stays."""
         times = dict[int, None]()

@@ -68,8 +68,13 @@ class Entries(ABC):
         gone on."""
 
     @abstractmethod
-    def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
-        """Moment, key and sub of what is due up to a time, inclusive, the earliest first."""
+    def is_due(self, until_ms: int) -> bool:
+        """Whether :meth:`due` returns something."""
+
+    @abstractmethod
+    def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
+        """Moment, key and sub of what is due up to a time, inclusive, the earliest first: all that
+        is as the first is asked for, whatever is put and dropped meanwhile."""
 
 
 class OneEach(Entries):
@@ -120,8 +125,11 @@ class OneEach(Entries):
     def rows(self) -> Iterator[StateRow]:
         return (StateRow(key, None, *entry) for key, entry in self._entries.items())
 
-    def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
-        return [(at_ms, key, None) for at_ms, key in self._due.until(until_ms)]
+    def is_due(self, until_ms: int) -> bool:
+        return self._due.is_until(until_ms)
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
+        return ((at_ms, key, None) for at_ms, key in self._due.until(until_ms))
 
 
 class Several(Entries):
@@ -199,8 +207,11 @@ class Several(Entries):
             for sub, entry in entries.items():
                 yield StateRow(key, sub, *entry)
 
-    def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
-        return [(at_ms, *place) for at_ms, place in self._due.until(until_ms)]
+    def is_due(self, until_ms: int) -> bool:
+        return self._due.is_until(until_ms)
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
+        return ((at_ms, *place) for at_ms, place in self._due.until(until_ms))
 
 
 def _is_after(entry: Entry, time_ms: int) -> bool:

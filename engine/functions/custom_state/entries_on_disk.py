@@ -29,6 +29,8 @@ from engine.functions.custom_state.layout import StateRow
 from engine.state.database import Database
 
 _COLUMNS: Final = "key BLOB, sub, number INTEGER, moment INTEGER, place BLOB, value BLOB"
+_AT_ONCE: Final = 1 << 10
+"""So many rows of what is due are in memory."""
 _ONE: Final = b""
 """In place of a sub, where a key has one row."""
 
@@ -59,11 +61,8 @@ class EntriesOnDisk(Entries):
         self._has = f"SELECT 1 FROM {name} WHERE key = ? AND {later} LIMIT 1"
         self._last = f"SELECT max(sub) FROM {name} WHERE key = ?"
         self._rows = f"SELECT place, value, moment FROM {name}"
-        self._due = (
-            f"SELECT moment, place FROM {name} WHERE moment <= ? ORDER BY moment, number"
-            if moments
-            else None
-        )
+        self._due = f"SELECT moment, number, place FROM {name} WHERE moment <= ?"
+        self._moments = moments
 
     def __len__(self) -> int:
         return self._count
@@ -123,11 +122,25 @@ class EntriesOnDisk(Entries):
     def check(self) -> None:
         self._database.check()
 
-    def due(self, until_ms: int) -> list[tuple[int, Key, Any]]:
-        if self._due is None:
-            return []
-        found = self._database.all(self._due, until_ms)
-        return [(moment, *_place(place)) for moment, place in found]
+    def is_due(self, until_ms: int) -> bool:
+        found = self._moments and self._database.first(f"{self._due} LIMIT 1", until_ms)
+        return bool(found)
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
+        if not self._moments:
+            return
+        database, in_order = self._database, f"ORDER BY moment, number LIMIT {_AT_ONCE}"
+        some = database.all(f"{self._due} {in_order}", until_ms)
+        copy = None
+        if len(some) == _AT_ONCE:  # there may be more than memory has room for
+            copy = database.create("moment INTEGER, number, place, PRIMARY KEY (moment, number)")
+            database.run(f"INSERT INTO {copy} {self._due}", until_ms)
+        while some:
+            yield from ((moment, *_place(place)) for moment, _, place in some)
+            behind = f"SELECT * FROM {copy} WHERE (moment, number) > (?, ?) {in_order}"
+            some = [] if copy is None else database.all(behind, *some[-1][:2])
+        if copy is not None:
+            database.drop(copy)
 
 
 def _place(data: bytes) -> tuple[Key, Any]:

@@ -17,6 +17,7 @@ Source: Spark's ``FlatMapGroupsInPandasWithStateExec``; PySpark's
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,8 +33,8 @@ from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout
 from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction
-from engine.functions.custom_state.stage import CustomStateStage
-from engine.functions.custom_state.values import Codec, Kept
+from engine.functions.custom_state.stage import RESULTS_AT_ONCE, CustomStateStage
+from engine.functions.custom_state.values import LATEST_MS, Codec, Kept
 from engine.functions.invoke import rows_max, zoned
 from engine.functions.pyspark_worker import provide_broadcasts, unpickled
 from engine.pipeline.stateful import RunCustomState
@@ -69,9 +70,9 @@ class GroupStates(KeptRows):
         """Without a state there is nothing to do."""
         self._drop(key)
 
-    def timed_out(self, now_ms: int) -> list[Key]:
+    def timed_out(self, now_ms: int) -> Iterator[Key]:
         """Those whose timeout is before a time."""
-        return [key for _, key, _ in self._entries.due(now_ms - 1)]
+        return (key for _, key, _ in self._entries.due(now_ms - 1))
 
 
 class GroupStateStage(CustomStateStage):
@@ -122,14 +123,13 @@ class GroupStateStage(CustomStateStage):
         if timeout == GroupStateTimeout.NoTimeout:
             return
         now_ms = clock.next_watermark_ms if timeout == _EVENT_TIME else clock.opened_ms
-        keys = self._states.timed_out(now_ms)
-        if not keys:
-            return
-        names = self._frames.keys(self._keys.to_arrow(keys))
-        for key, name in zip(keys, names, strict=True):
-            empty = [self._frames.empty()]
-            self._call_for(key, name, empty, clock.next_watermark_ms, has_timed_out=True)
-        yield from self._results.made()
+        timed_out = self._states.timed_out(now_ms)
+        while keys := list(islice(timed_out, RESULTS_AT_ONCE)):
+            names = self._frames.keys(self._keys.to_arrow(keys))
+            for key, name in zip(keys, names, strict=True):
+                empty = [self._frames.empty()]
+                self._call_for(key, name, empty, clock.next_watermark_ms, has_timed_out=True)
+            yield from self._results.made()
 
     def _call_for(
         self,
@@ -165,6 +165,8 @@ class GroupStateStage(CustomStateStage):
                 return
         value = self._codec.take(state._value) if state.exists else None
         is_set = timeout_ms != GroupState.NO_TIMESTAMP
+        if timeout_ms > LATEST_MS:
+            raise ValueError(f"A timeout at {timeout_ms} ms is behind the latest that can be kept.")
         self._states.put(key, value, int(timeout_ms) if is_set else None)
 
 

@@ -1,8 +1,10 @@
 """The state that a query begins with (``initialState``).
 
 Every task gets all of its rows, and applies those whose keys it owns before the first row of the
-first epoch. A table of its own says of which key groups that was done, so that neither a restart
-nor another number of tasks does it again.
+first epoch. A table of its own says of which key groups that was done, for people: who begins with
+a state of before does not do it, whether that has the table or not.
+
+Source: Spark's ``TransformWithStateExec.processDataWithInitialState``: in batch 0 alone.
 """
 
 from __future__ import annotations
@@ -42,8 +44,7 @@ class Applied:
         self.is_done = self._is_new = True
 
     def restore(self, table: pa.Table) -> None:
-        """All groups are done in the same epoch."""
-        self.is_done = self.is_done or table.num_rows > 0
+        """There is nothing that is not known."""
 
     def changes(self, *, whole: bool) -> Iterator[pa.Table]:
         """A row for each group."""

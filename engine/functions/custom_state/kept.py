@@ -18,7 +18,7 @@ from engine.functions.custom_state.entries import Entries, Entry, OneEach, Sever
 from engine.functions.custom_state.entries_on_disk import EntriesOnDisk
 from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import Layout, StateRow
-from engine.functions.custom_state.values import Kept
+from engine.functions.custom_state.values import LATEST_MS, Kept
 from engine.state.arrays import budget
 from engine.state.contract import StateTable
 
@@ -100,7 +100,9 @@ class Variable(KeptRows):
                 self._drop(key, sub)
 
     def _set(self, key: Key, sub: Any, value: Kept) -> None:
-        self._put(key, sub, (value, None if self._ttl_ms is None else self.now_ms + self._ttl_ms))
+        # In Spark what would end behind the latest moment wraps around, and is gone at once.
+        ends_ms = None if self._ttl_ms is None else min(self.now_ms + self._ttl_ms, LATEST_MS)
+        self._put(key, sub, (value, ends_ms))
 
     def _value(self, key: Key, sub: Any = None) -> Kept | None:
         entry = self._entries.get(key, sub)

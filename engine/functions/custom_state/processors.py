@@ -14,7 +14,8 @@ Source: Spark's ``TransformWithStateInPySparkExec``; PySpark's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.client import Client, Handle
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
-from engine.functions.custom_state.initial import Applied, owned_rows
+from engine.functions.custom_state.initial import TABLE, Applied, owned_rows
 from engine.functions.custom_state.kept import Lists, Maps, Values
 from engine.functions.custom_state.keys import Keys
 from engine.functions.custom_state.layout import GroupsOf, Layout
@@ -43,7 +44,7 @@ from engine.functions.custom_state.spec import (
     Processor,
     StateVariable,
 )
-from engine.functions.custom_state.stage import CustomStateStage
+from engine.functions.custom_state.stage import RESULTS_AT_ONCE, CustomStateStage
 from engine.functions.custom_state.timers import Timers
 from engine.functions.custom_state.values import Codec
 from engine.functions.invoke import rows_max, zoned
@@ -87,7 +88,7 @@ class ProcessorStage(CustomStateStage):
         spec = Processor.of(step.params)
         super().__init__(step, clock, called=spec.function.name)
         provide_broadcasts(spec.session.broadcasts)
-        self.dropped = spec.deleted
+        self.dropped = spec.deleted if spec.initial is not None else spec.deleted | {TABLE.name}
         self._spec = spec
         self._groups = groups
         self._variables = {
@@ -109,6 +110,10 @@ class ProcessorStage(CustomStateStage):
             self._results = FrameResults(self._convert)
         self._form = self._form_of(step.input, step.keys, spec.arguments)
         self._instance: _Instance | None = None
+
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
+        super().restore(tables, of_several=of_several)
+        self._applied.is_done = True  # or there was none as the query began, and nothing begins now
 
     def _form_of(self, schema: pa.Schema, keys: Sequence[int], arguments: Sequence[int]) -> Form:
         session = self._spec.session
@@ -166,11 +171,13 @@ class ProcessorStage(CustomStateStage):
             rows.drop_expired()
 
     def _fire(self, until_ms: int, watermark_ms: int) -> Iterator[pa.RecordBatch]:
-        if self._timers.due(until_ms):
+        if self._timers.is_due(until_ms):
             instance = self._open()
             instance.client.watermark_ms = watermark_ms
-            self._results.add(instance.call(_TIMER))
-            yield from self._made()
+            results = instance.call(_TIMER)
+            while some := list(islice(results, RESULTS_AT_ONCE)):
+                self._results.add(some)
+                yield from self._made()
 
     def _open(self) -> _Instance:
         if self._instance is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import RunCustomState
 from engine.state.contract import EventClock, StatefulStage, StateTable
 from engine.state.late_rows import in_time
+
+RESULTS_AT_ONCE: Final = 1 << 10
+"""Of what is due at the end of an epoch, which may be everything: so many are in memory."""
 
 
 class Rows(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from engine.functions.custom_state.kept import KeptRows
@@ -35,6 +37,10 @@ class Timers(KeptRows):
         """Its times, ascending."""
         return sorted(at_ms for at_ms, _ in self._entries.of(key))
 
-    def due(self, until_ms: int) -> list[tuple[int, Key]]:
+    def is_due(self, until_ms: int) -> bool:
+        """Whether there is one up to a time, inclusive."""
+        return self._entries.is_due(until_ms)
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Key]]:
         """Those up to a time, inclusive, the earliest first; they stay."""
-        return [(at_ms, key) for at_ms, key, _ in self._entries.due(until_ms)]
+        return ((at_ms, key) for at_ms, key, _ in self._entries.due(until_ms))

@@ -27,6 +27,8 @@ from engine.functions.pickled_results import taker
 Kept = tuple[Any, ...]
 """One value, see the module."""
 
+LATEST_MS: Final = (1 << 63) - 1
+"""The greatest moment that a table can have."""
 _EXACT: Final[dict[pa.DataType, type]] = {
     pa.string(): str,
     pa.float64(): float,
