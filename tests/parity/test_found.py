@@ -436,6 +436,22 @@ def test_kll_whose_levels_are_elsewhere(spark: SparkSession) -> None:
     assert_parity(spark, pa.table({"b": made}), expressions)
 
 
+def test_kll_sketches_that_can_be_added_to_and_have_no_room(spark: SparkSession) -> None:
+    """The last level of these says itself where it ends: within 8 values, or 16 of two levels."""
+    ends = [[5, 8], [5, 9], [5, 7], [5, 4], [9, 12, 16], [9, 12, 17]]
+    made = []
+    for levels in ends:
+        head = bytes.fromhex("05030f0208000800030000000000000008000000")
+        head = head[:18] + bytes([len(levels) - 1, 0]) + np.array(levels, "<i4").tobytes()
+        made.append(head + np.array([1, 3, *range(1, 26)], "<f4").tobytes())
+    expressions = ["kll_sketch_get_quantile_float(b, 0.5D)", "kll_sketch_get_rank_float(b, 2.5F)"]
+    expressions += ["kll_sketch_get_n_float(b)", "kll_sketch_to_string_float(b)"]
+    assert_parity(spark, pa.table({"b": made}), expressions)
+    forwards = [each for each, (first, *_, last) in zip(made, ends, strict=True) if first < last]
+    merges = ["length(kll_sketch_merge_float(b, b)) > 0"]
+    assert_parity(spark, pa.table({"b": forwards}), merges)
+
+
 def test_kll_without_levels(spark: SparkSession) -> None:
     head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
     table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})

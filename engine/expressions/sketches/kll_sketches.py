@@ -82,8 +82,11 @@ class KllSketch:
     def parts(self) -> list[npt.NDArray[Any]]:
         """The values of each level.
 
-        :raises SketchError: a level is not within the values.
+        :raises SketchError: a level is not within the values, or these are more than there is room
+            for.
         """
+        if self.levels[-1] > room_of(self.k, self.m, len(self.levels) - 1):
+            raise bad_argument(f"The last level ends at {self.levels[-1]}.")
         bounds = list(pairwise(level - self.levels[0] for level in self.levels))
         for start, end in bounds:
             if start < end and not 0 <= start < end <= len(self.items):
@@ -183,14 +186,19 @@ def read_kll(data: bytes, dtype: str) -> KllSketch:
     stored = count + (form == _UPDATABLE)
     levels = np.frombuffer(memory.some(20, stored * 4), "<i4").tolist()
     if form == _FULL:
-        levels.append(sum(capacity(k, m, count, level) for level in range(count)))
+        levels.append(room_of(k, m, count))
     free, end = levels[0], levels[-1]
     at = 20 + stored * 4
     least, largest = values(at, 2)
     at += (2 + (free if form == _UPDATABLE else 0)) * size
     return KllSketch(
-        k, m, n, k_least, is_sorted, tuple(levels), values(at, end - free), least, largest
+        k, m, n, k_least, is_sorted, tuple(levels), values(at, max(0, end - free)), least, largest
     )
+
+
+def room_of(k: int, m: int, count: int) -> int:
+    """How many values so many levels may have."""
+    return sum(capacity(k, m, count, level) for level in range(count))
 
 
 def capacity(k: int, m: int, count: int, level: int) -> int:
