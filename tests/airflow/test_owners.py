@@ -28,7 +28,7 @@ BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """With Airflow's table of XComs, and nothing else."""
     engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
-    import_all_models()  # which its foreign keys name
+    import_all_models()  # type: ignore[no-untyped-call]  # which its foreign keys name
     XComModel.__table__.create(engine)
 
     @contextmanager
