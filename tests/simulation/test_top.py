@@ -211,6 +211,18 @@ def test_a_query_ends_only_if_that_is_confirmed(
     assert not query.isActive
 
 
+def test_a_small_screen_has_the_whole_question(tmp_path: Path) -> None:
+    async def drive() -> None:
+        app = TopApp([str(tmp_path)])
+        async with app.run_test(size=(40, 12)) as pilot:
+            await app.push_screen(ConfirmScreen("stop", "orders"))
+            await pilot.pause()
+            question = app.screen.query_one("#question")
+            assert app.screen.region.contains_region(question.region), question.region
+
+    asyncio.run(drive())
+
+
 def test_one_that_cannot_be_read_darkens_only_itself(
     running: tuple[Story, ContinuousQuery],
 ) -> None:
