@@ -18,7 +18,7 @@ from importlib import import_module
 from engine import __version__
 from engine.base.extras import needs_engine
 from engine.commands.live import ERASE_LINE
-from engine.commands.output import ReaderGoneError, say
+from engine.commands.output import READER_GONE, ReaderGoneError, say
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
@@ -27,7 +27,7 @@ from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
 logger = logging.getLogger(__name__)
-INTERRUPTED, READER_GONE = 130, 141
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

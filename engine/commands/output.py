@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
+
+READER_GONE: Final = 141
+"""The exit code of a command whose reader has left, as shells tell of it."""
 
 
 class ReaderGoneError(Exception):
