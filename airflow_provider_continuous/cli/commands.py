@@ -12,6 +12,7 @@ from airflow_provider_continuous.plugins.formats import duration
 from airflow_provider_continuous.plugins.queries import look_at_all
 from engine.commands import control
 from engine.commands import status as status_command
+from engine.commands.output import READER_GONE, ReaderGoneError, say
 from engine.commands.result import (
     DONE,
     FAILED,
@@ -20,6 +21,7 @@ from engine.commands.result import (
     format_table,
 )
 from engine.errors import ConfigError, ContinuousError
+from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
 
@@ -99,8 +101,11 @@ def _finish(args: Namespace, run: Callable[[], Result]) -> None:
         result = Result({"error": str(error)}, "", code, error)
     if result.error is not None:
         print(f"airflow continuous: {describe_error(result.error)}", file=sys.stderr)
-    if args.json:
-        print(json.dumps(result.data))
-    elif result.text:
-        print(result.text)
+    try:
+        if args.json:
+            say(json.dumps(result.data))
+        elif result.text:
+            say(encodable(result.text))
+    except ReaderGoneError:
+        sys.exit(READER_GONE)
     sys.exit(result.exit_code)

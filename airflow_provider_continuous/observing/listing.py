@@ -41,7 +41,7 @@ class Listing:
     :param queries: by location.
     :param errors: by location: of a query, or of a folder that cannot be listed. A query can be in
         both: then this is why it is shown as it was seen earlier.
-    :param looked_at_s: when, in seconds since 1970.
+    :param looked_at_s: when, by the monotonic clock, which nobody sets.
     """
 
     queries: dict[str, QueryOverview] = field(default_factory=dict)
@@ -79,7 +79,8 @@ class QueryListing:
 
         :param locations: as users write them; where there is no checkpoint yet, there is nothing.
         """
-        begin = {location: partial(_glance, location) for location in locations}
+        # The task that has told last comes first: it is the same list all the same.
+        begin = {location: partial(_glance, location) for location in sorted(locations)}
         return self._kept("at", begin, within_s)
 
     def _kept(
@@ -89,7 +90,7 @@ class QueryListing:
             return Listing()
         key = (kind, *begin)
         last = self._last.get(key)
-        if last is not None and time.time() - last.looked_at_s < FRESH_S:
+        if last is not None and time.monotonic() - last.looked_at_s < FRESH_S:
             return last
         # Who comes while somebody looks waits for the same look.
         look = POOL.submit("listing", partial(self._look, key, begin), ("listing", key))
@@ -188,7 +189,7 @@ class _Search:
                 break
             if look in self._asked:  # else it was asked for twice
                 self._take(self._asked.pop(look), look)
-        return replace(self._found, looked_at_s=time.time())
+        return replace(self._found, looked_at_s=time.monotonic())
 
     def _take(self, location: str, look: Future[_Found]) -> None:
         try:

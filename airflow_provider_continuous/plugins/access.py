@@ -9,6 +9,7 @@ jobs, and everything else needs the right to edit all DAGs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -41,14 +42,15 @@ class Viewer:
         return bool(self._manager.is_authorized_view(access_view=AccessView.JOBS, user=self._user))
 
     def seen(self, queries: Iterable[KnownQuery]) -> list[KnownQuery]:
-        """Return those that the person may see."""
+        """Return those that the person may see, each with the tasks of those DAGs alone."""
         visible = self._manager.get_authorized_dag_ids(user=self._user)
         jobs = self.sees_roots
-        return [
-            query
-            for query in queries
-            if (visible.intersection(o.dag_id for o in query.owners) if query.owners else jobs)
-        ]
+        found = []
+        for query in queries:
+            owners = tuple(each for each in query.owners if each.dag_id in visible)
+            if owners if query.owners else jobs:
+                found.append(replace(query, owners=owners))
+        return found
 
     def may_read_logs(self, query: KnownQuery) -> bool:
         """Whether the person may read what the query's driver and its records say."""

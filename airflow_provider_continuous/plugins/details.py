@@ -73,7 +73,7 @@ def query_details(
         "standbys": [each.to_dict() for each in standing_by(checkpoint.storage)],
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),
-        "partitions": partitions_of(last),
+        "partitions": partitions_of(last, checkpoint.committed_offsets),
         "window": window,
         "series": series_of(history(checkpoint, round((time.time() - WINDOWS[window]) * 1000))),
         "size": checkpoint_size(checkpoint),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from engine.base.json_text import load
@@ -10,20 +11,27 @@ from engine.base.json_text import load
 PARTITIONS_SHOWN = 200
 
 
-def partitions_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def partitions_of(
+    report: Mapping[str, Any],
+    offsets_of: Callable[[int], Sequence[Any] | None] = lambda _: None,
+) -> list[dict[str, Any]]:
     """Return ``{source, partition, offset, end, behind, rows, rows_per_second}``, those that are
     furthest behind first, then the slowest; at most :data:`PARTITIONS_SHOWN`.
 
     Only of offsets that are a number for each number of a partition, as Kafka's: what others count
     is their own affair. ``rows`` is how far the offset has come, so with gaps there were fewer.
+
+    :param offsets_of: where a committed epoch ends, one offset per source; None: it is not kept.
+        Asked if there are so many partitions that the report has not all of them: then it is not
+        known how far each is behind.
     """
     found: list[dict[str, Any]] = []
     seconds = float(report.get("batchDuration") or 0) / 1000
+    epoch, logged = int(report.get("batchId", -1)), cache(offsets_of)
     for number, source in enumerate(report.get("sources") or []):
-        starts, ends, known, lag = (
-            dict(_numbers(source.get(name)))
-            for name in ("startOffset", "endOffset", "latestOffset", "lag")
-        )
+        ends = _numbers(source.get("endOffset"), lambda: logged(epoch), number)
+        starts = _numbers(source.get("startOffset"), lambda: logged(epoch - 1), number)
+        known, lag = (_numbers(source.get(name)) for name in ("latestOffset", "lag"))
         for partition, offset in ends.items():
             rows = offset - starts[partition] if partition in starts else None
             found.append(
@@ -41,12 +49,18 @@ def partitions_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found[:PARTITIONS_SHOWN]
 
 
-def _numbers(text: str | None) -> Iterator[tuple[str, int]]:
+def _numbers(
+    text: str | None,
+    logged: Callable[[], Sequence[Any] | None] = lambda: None,
+    number: int = 0,
+) -> dict[str, int]:
+    """:param logged: the offsets of all sources, of which this one is the ``number``th."""
     try:
         offset = load(text) if text else None
-    except ValueError:
-        return  # cut, for it was long
-    yield from _leaves("", offset)
+    except ValueError:  # cut, for it was long
+        offsets = logged()
+        offset = None if offsets is None else offsets[number]
+    return dict(_leaves("", offset))
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, int]]:

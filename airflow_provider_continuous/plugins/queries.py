@@ -58,7 +58,7 @@ def all_queries(
     """Return what a look at every query has shown, now or a moment ago; those in trouble first.
 
     :param owners: which tasks have told of which.
-    :param seen: picks those that are to be shown.
+    :param seen: picks those that are to be shown, and of their tasks those that are to be named.
     :return: ``{roots, queries, problems}``; a problem is a root or a checkpoint that cannot be
         read, ``{location, error}``.
     """
@@ -66,12 +66,12 @@ def all_queries(
     known = known_queries(below.queries, owners)
     apart = LISTING.at(each.location for each in known if each.location not in below.queries)
     found, errors = {**below.queries, **apart.queries}, {**below.errors, **apart.errors}
-    whose = {query.location: _told(query) for query in known}
-    shown = {query.location for query in seen(known)}
+    whose = {query.location: _told(query) for query in seen(known)}
+    hidden = {query.location for query in known} - whose.keys()
     queries = [
         {**overview.to_dict(), "owners": whose[location]}
         for location, overview in found.items()
-        if location in shown
+        if location in whose
     ]
     return {
         "roots": [root.location for root in roots],
@@ -79,7 +79,7 @@ def all_queries(
         "problems": [
             {"location": location, "error": error, "owners": whose.get(location, [])}
             for location, error in errors.items()
-            if location in shown or location not in whose
+            if location not in hidden
         ],
     }
 

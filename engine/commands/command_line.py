@@ -1,7 +1,8 @@
 """The command line, ``python -m engine`` or ``continuous``.
 
 Results go to standard output, with ``--json`` as one object; logs and errors go to standard error.
-Exit codes: 0 as asked, 1 it failed, 2 the arguments, the specification or the machine are wrong.
+Exit codes: 0 as asked, 1 it failed, 2 the arguments, the specification or the machine are wrong,
+130 after Ctrl-C, 141 if whoever reads standard output has left; these two as shells have them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib import import_module
 from engine import __version__
 from engine.base.extras import needs_engine
 from engine.commands.live import ERASE_LINE
+from engine.commands.output import READER_GONE, ReaderGoneError, say
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
@@ -38,9 +40,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     _configure_logging(args.debug)
     try:
+        return _told(args)
+    except ReaderGoneError:
+        return READER_GONE
+
+
+def _told(args: argparse.Namespace) -> int:
+    try:
         result = _execute(args)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ReaderGoneError:
+        raise
     except Exception as error:
         exit_code = WRONG_USE if isinstance(error, ConfigError) else FAILED
         result = Result({"error": describe_error(error)}, "", exit_code, error)
@@ -54,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(told, file=sys.stderr)
             _name_in_the_catalogue(result.error)
     if args.json:
-        print(json.dumps(result.data), flush=True)
+        say(json.dumps(result.data))
     elif result.text:
-        print(encodable(result.text), flush=True)
+        say(encodable(result.text))
     return result.exit_code
 
 

@@ -11,6 +11,7 @@ from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.commands.epoch_rows import epoch_rows
+from engine.commands.output import say
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 
@@ -24,10 +25,10 @@ def follow(args: Namespace) -> Result:
     """Print the last epochs, and each that is committed from then on."""
     checkpoint = open_checkpoint(args.checkpoint)
     if not args.json:
-        print(_LINE.format("epoch", "committed at", "rows", "p50 ms", "p99 ms", "offsets"))
+        say(_LINE.format("epoch", "committed at", "rows", "p50 ms", "p99 ms", "offsets"))
     try:
         for row in followed(checkpoint, args.last, SystemClock()):
-            print(json.dumps(row) if args.json else _line(row), flush=True)
+            say(json.dumps(row) if args.json else _line(row))
     except KeyboardInterrupt:  # as good an end as any
         return _result(checkpoint, DONE)
     ended = checkpoint.status().state

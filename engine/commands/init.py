@@ -13,6 +13,8 @@ from engine.commands.result import Result
 from engine.errors import ConfigError
 
 _WRITTEN = ("query.yaml", "dag.py", "test_query.py")
+_OF_THE_DAG = ("dag", "pendulum", "timedelta")
+"""What the DAG's file calls something else."""
 _RECORDS = Path("data", "in", "first.json")
 _FIRST = """\
 {"at":"2026-01-01T12:00:00Z","item":"apple","amount":3}
@@ -50,7 +52,7 @@ def init(args: Namespace) -> Result:
 def _name(folder: str) -> str:
     """The query's and the DAG's: a word of Python."""
     name = re.sub(r"\W+", "_", folder, flags=re.ASCII).strip("_").lower()
-    if not name.isidentifier() or keyword.iskeyword(name) or name in ("dag", "pendulum"):
+    if not name.isidentifier() or keyword.iskeyword(name) or name in _OF_THE_DAG:
         name = f"query_{name}".rstrip("_")
     return name
 

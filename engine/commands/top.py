@@ -22,9 +22,7 @@ def top(args: Namespace) -> Result:
     """
     places = args.places or ["."]
     if args.json:
-        looks = Looks(places)
-        found = looks.refresh(_JSON_LOOK_S)
-        looks.close()
+        found = Looks(places).refresh(_JSON_LOOK_S)
         return Result({"queries": [each.to_dict() for each in found]}, "", DONE)
     # It is drawn on standard error.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):

@@ -152,3 +152,28 @@ def _airflow(
     )
     assert done.returncode == code, done.stderr[-3000:]
     return done
+
+
+def _status_of(query: LiveCheckpoint, stdout: int) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import sys; from argparse import Namespace; "
+        "from airflow_provider_continuous.cli.commands import status; "
+        "status(Namespace(checkpoint=sys.argv[1], json=False))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, query.location],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_who_reads_may_leave(live: LiveCheckpoint) -> None:
+    unread, output = os.pipe()
+    os.close(unread)
+    ended = _status_of(live, output)
+    os.close(output)
+    assert (ended.returncode, "Traceback" in ended.stderr, "Broken pipe" in ended.stderr) == (
+        141, False, False
+    )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,29 @@ def test_a_thousand_queries_are_one_read_each(
     assert (calls.count("read"), calls.count("ls"), len(calls)) == (QUERIES + 1, 1, QUERIES + 2)
     assert made.below([Root(str(folder))], WAIT_S) is found, "for a moment nobody looks again"
     assert len(calls) == QUERIES + 2
+
+
+def test_a_clock_that_is_set_back_stops_no_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+    made, live = QueryListing(), LiveCheckpoint(tmp_path / "orders")
+    live.hold()
+    made.below([Root(str(tmp_path))])
+    live.commit(0)
+    earlier_s = time.time() - 3600
+    monkeypatch.setattr("time.time", lambda: earlier_s)
+    assert made.below([Root(str(tmp_path))]).queries[live.location].status.epoch == 0
+
+
+def test_the_same_queries_are_one_list_in_whatever_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 600.0)
+    one, other = (LiveCheckpoint(tmp_path / name).location for name in ("one", "other"))
+    made = QueryListing()
+    assert made.at([one, other], WAIT_S) is made.at([other, one], WAIT_S)
 
 
 def test_it_is_looked_again_when_the_moment_is_over(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from airflow_provider_continuous.plugins import access, pages
+from airflow_provider_continuous.plugins import access, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
 from airflow_provider_continuous.view.known import KnownQuery, Owner
 from airflow_provider_continuous.view.overview import look_at
@@ -87,6 +87,25 @@ def test_the_dag_decides_who_sees_a_query(viewer: Viewer, manager: Manager) -> N
     assert viewer.seen([of("seen"), of("hidden"), unowned]) == [of("seen")]
     manager.jobs = True
     assert viewer.seen([of("hidden"), unowned]) == [unowned]
+
+
+def test_of_a_query_only_the_dags_are_told_that_the_person_may_see(
+    client: TestClient, running: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [
+        Owner(dag_id, "run", "manual", -1, running.location, at_ms)
+        for dag_id, at_ms in [("seen", 1), *(("hidden", 10 + number) for number in range(9))]
+    ]
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
+    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+
+    (listed,) = client.get("/queries.json").json()["queries"]
+    shown = client.get("/query.json", params={"at": running.location}).json()
+
+    assert [each["dag_id"] for each in listed["owners"]] == ["seen"]
+    assert [each["dag_id"] for each in shown["owners"]] == ["seen"]
+    for path in ("/", "/query"):
+        assert "hidden</" not in client.get(path, params={"at": running.location}).text
 
 
 def test_records_and_logs_are_those_of_the_dag(viewer: Viewer, manager: Manager) -> None:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.plugins.details import query_details
-from airflow_provider_continuous.plugins.partitions import partitions_of
+from airflow_provider_continuous.plugins.partitions import PARTITIONS_SHOWN, partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.base.json_text import excerpt
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.history.folding import History, Mark
 from engine.history.measures import measured
@@ -107,6 +110,27 @@ def test_the_partition_that_is_furthest_behind_comes_first() -> None:
     rate = {"endOffset": '{"0":{"value":7,"runTimeMs":1795561226993}}'}
     cut = {"endOffset": '{"t":{"0":30,...'}
     assert partitions_of({"sources": [rate, cut]}) == []
+
+
+def test_partitions_are_told_however_many_there_are(live: LiveCheckpoint) -> None:
+    count = 10_000
+
+    def offset(epoch: int) -> dict[str, dict[str, int]]:
+        return {"t": {str(each): 1_000_000 * epoch + each for each in range(count)}}
+
+    for epoch in (0, 1):
+        live.checkpoint.offsets.add(epoch, OffsetEntry((offset(epoch),)))
+        live.checkpoint.commits.add(epoch, CommitEntry())
+    source = {"startOffset": excerpt(offset(0)), "endOffset": excerpt(offset(1))}
+    told = {"batchId": 1, "batchDuration": 2000, "sources": [{**source, "lag": excerpt(offset(9))}]}
+    live.checkpoint.progress.write([told])
+
+    found = query_details(KnownQuery(live.location), with_records=False)["partitions"]
+
+    assert len(found) == PARTITIONS_SHOWN
+    assert (found[0]["partition"], found[0]["offset"]) == ("t/0", 1_000_000)
+    assert (found[0]["rows"], found[0]["rows_per_second"]) == (1_000_000, 500_000)
+    assert found[0]["behind"] is None, "it is not known of so many"
 
 
 def test_a_picture_needs_a_fingerprint_or_a_report() -> None:

@@ -211,6 +211,18 @@ def test_a_query_ends_only_if_that_is_confirmed(
     assert not query.isActive
 
 
+def test_a_small_screen_has_the_whole_question(tmp_path: Path) -> None:
+    async def drive() -> None:
+        app = TopApp([str(tmp_path)])
+        async with app.run_test(size=(40, 12)) as pilot:
+            await app.push_screen(ConfirmScreen("stop", "orders"))
+            await pilot.pause()
+            question = app.screen.query_one("#question")
+            assert app.screen.region.contains_region(question.region), question.region
+
+    asyncio.run(drive())
+
+
 def test_one_that_cannot_be_read_darkens_only_itself(
     running: tuple[Story, ContinuousQuery],
 ) -> None:
@@ -260,7 +272,6 @@ def test_who_does_not_answer_keeps_no_other_waiting(
         assert SystemClock().monotonic_s() < deadline_s, states
         states = {each.name: each.state for each in seen.refresh(0.05)}
     let_go.set()
-    seen.close()
 
 
 def test_a_place_that_cannot_be_listed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,51 +312,89 @@ def test_without_its_package_it_names_the_extra(
     assert "pip install 'airflow-provider-continuous[top]'" in told
 
 
-def test_in_a_real_terminal(running: tuple[Story, ContinuousQuery]) -> None:
-    """A pseudo-terminal: the query, its charts, a drain, and the end, by keys alone."""
-    story, query = running
-    driver, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (40, 140))
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "engine", "top", str(story.folder.parent)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path(__file__).parents[2])},
-        start_new_session=True,
-    )
-    os.close(terminal)
-    clock, screen = SystemClock(), bytearray()
-    deadline_s = clock.monotonic_s() + 2 * WAIT_S
+class Terminal:
+    """``continuous top`` in a real one, of 140 columns."""
 
-    def read_until(holds: Callable[[], bool], what: str) -> None:
+    def __init__(self, place: Path) -> None:
+        self._driver, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (40, 140))
+        path = str(Path(__file__).parents[2])
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "engine", "top", str(place)],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        os.close(terminal)
+        self._clock, self._screen = SystemClock(), bytearray()
+        self._deadline_s = self._clock.monotonic_s() + 2 * WAIT_S
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._driver)
+
+    def press(self, key: bytes) -> None:
+        os.write(self._driver, key)
+
+    def forget(self) -> None:
+        """What was on the screen."""
+        self._screen.clear()
+
+    def read_until(self, holds: Callable[[], bool], what: str) -> None:
         while not holds():
-            assert clock.monotonic_s() < deadline_s, f"{what}: {bytes(screen[-3000:])!r}"
-            if select.select([driver], [], [], 0.1)[0]:
+            late = self._clock.monotonic_s() >= self._deadline_s
+            assert not late, f"{what}: {bytes(self._screen[-3000:])!r}"
+            if select.select([self._driver], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):  # it has closed its side
-                    screen.extend(os.read(driver, 65536))
+                    self._screen.extend(os.read(self._driver, 65536))
 
-    def sees(text: str) -> Callable[[], bool]:
-        return lambda: text.encode() in _ESCAPES.sub(b"", bytes(screen))
+    def sees(self, text: str) -> Callable[[], bool]:
+        return lambda: text.encode() in _ESCAPES.sub(b"", bytes(self._screen))
 
-    try:
-        read_until(sees("RUNNING"), "the list")
-        os.write(driver, b"\r")
-        read_until(sees("latency p99:"), "the charts")
-        screen.clear()
-        os.write(driver, b"\x1b")
+    def await_end(self) -> None:
+        self.read_until(lambda: self.process.poll() is not None, "the end")
+        assert self.process.returncode == 0
+
+
+def test_in_a_real_terminal(running: tuple[Story, ContinuousQuery]) -> None:
+    story, query = running
+    with Terminal(story.folder.parent) as top:
+        top.read_until(top.sees("RUNNING"), "the list")
+        top.press(b"\r")
+        top.read_until(top.sees("latency p99:"), "the charts")
+        top.forget()
+        top.press(b"\x1b")
         # What the list alone has: a key right behind the escape would be another one.
-        read_until(sees("p99 ms"), "the list again")
-        os.write(driver, b"d")
-        read_until(sees("drain it"), "the question")
-        os.write(driver, b"y")
-        read_until(lambda: not query.isActive, "the drain")
-        read_until(sees("STOPPED"), "the end of the query")
-        os.write(driver, b"q")
-        read_until(lambda: process.poll() is not None, "the end")
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(driver)
+        top.read_until(top.sees("p99 ms"), "the list again")
+        top.press(b"d")
+        top.read_until(top.sees("drain it"), "the question")
+        top.press(b"y")
+        top.read_until(lambda: not query.isActive, "the drain")
+        top.read_until(top.sees("STOPPED"), "the end of the query")
+        top.press(b"q")
+        top.await_end()
     assert story.sink.assert_exactly_once(2) == 20
+
+
+def test_it_ends_while_storage_hangs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        made = Checkpoint(str(tmp_path / name))
+        made.create_or_read_query_id(name)
+        made.storage.create("offsets/0", b"v1\n\n3")
+        made.storage.create("commits/0", b"v1\n{}")
+    # To open a pipe that nobody writes to is to wait.
+    for hanging in ("a/progress/history", "b/control/lease"):
+        (tmp_path / hanging).parent.mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / hanging)
+    with Terminal(tmp_path) as top:
+        top.read_until(top.sees("NO ANSWER"), "one that hangs")
+        top.press(b"\r")
+        top.read_until(top.sees("has not answered yet"), "a history that hangs")
+        top.press(b"q")
+        top.await_end()

@@ -66,6 +66,13 @@ def test_the_specification_is_right_in_any_folder(tmp_path: Path) -> None:
         compile((tmp_path / name / "dag.py").read_text(), "dag.py", "exec")
 
 
+@pytest.mark.parametrize("name", ["on", "null", "true", "timedelta"])
+def test_a_folder_may_be_called_as_what_means_something(tmp_path: Path, name: str) -> None:
+    assert main(["init", str(tmp_path / name)]) == 0
+    assert load_spec(tmp_path / name / "query.yaml").name in (name, f"query_{name}")
+    assert "def timedelta()" not in (tmp_path / name / "dag.py").read_text()
+
+
 def test_nothing_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -310,3 +311,20 @@ def test_what_is_no_utf8_is_printed_by_its_escape(
     lease.release(QueryState.FAILED, error="no /in/caf\udce9.log")
     assert main(["status", str(tmp_path)]) == 0
     assert "no /in/caf\\udce9.log" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("more", [[], ["--follow"], ["--json"]])
+def test_who_reads_may_leave(more: list[str], spark_checkpoint: Path) -> None:
+    lease = Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1")
+    lease.release(QueryState.STOPPED)
+    unread, output = os.pipe()
+    os.close(unread)
+    with os.fdopen(output, "wb") as written:
+        ended = subprocess.run(
+            [sys.executable, "-m", "engine", "epochs", str(spark_checkpoint), *more],
+            stdout=written,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (ended.returncode, ended.stderr) == (141, "")

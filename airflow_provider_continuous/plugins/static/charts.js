@@ -7,7 +7,11 @@
     ? Math.round(value).toLocaleString("en") : value.toFixed(1);
   const short = (value) => value == null ? "" : new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
   const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
-  const seconds = (value) => value == null ? "–" : value >= 120 ? `${(value / 60).toFixed(1)} min` : `${value.toFixed(1)} s`;
+  const UNITS = [["d", 86_400, 2 * 86_400], ["h", 3_600, 2 * 3_600], ["min", 60, 120], ["s", 1, 0]];
+  function span(seconds) {
+    const [unit, size] = UNITS.find(([, , from]) => seconds >= from);
+    return `${(seconds / size).toFixed(1)} ${unit}`;
+  }
   const bytes = (value) => value == null ? "–" : `${short(value)}B`;
 
   // title, how a value is told, and the lines: [label, values of the series].
@@ -73,36 +77,45 @@
     };
   }
 
+  function remove(title) {
+    const { figure, chart } = drawn.get(title);
+    chart.destroy();
+    figure.remove();
+    drawn.delete(title);
+  }
+
   function draw(anew) {
     let s;
     try { s = JSON.parse(document.getElementById("series").textContent); } catch (_) { return; }
     marks = s.marks;
-    isLong = s.at_s.length > 1 && s.at_s[s.at_s.length - 1] - s.at_s[0] > 86_400;
-    if (anew) { for (const { figure, chart } of drawn.values()) { chart.destroy(); figure.remove(); } drawn.clear(); }
-    const span = s.at_s.length > 1 ? s.at_s[s.at_s.length - 1] - s.at_s[0] : 0;
-    document.getElementById("span").textContent = s.at_s.length ? `${seconds(span)}` : "";
+    const length = s.at_s.length > 1 ? s.at_s[s.at_s.length - 1] - s.at_s[0] : 0, wasLong = isLong;
+    isLong = length > 86_400;
+    document.getElementById("span").textContent = s.at_s.length ? span(length) : "";
     // uPlot breaks a line at null, and goes on across undefined: only a pause breaks it.
     const pauses = new Set(s.pauses);
     const drawable = (values) => values.map((each, index) => each == null && !pauses.has(index) ? undefined : each);
     const shown = charts(s).map(([title, tell, lines]) => [title, tell, lines.filter(([, values]) => values.some((each) => each != null))])
       .filter(([, , lines]) => lines.length && s.at_s.length > 1);
+    // What nothing is known of any more goes, and so do charts that now have other axes or lines.
+    const lines = new Map(shown.map(([title, , lines]) => [title, lines.map(([label]) => label).join()]));
+    for (const [title, known] of [...drawn])
+      if (anew || isLong !== wasLong || known.lines !== lines.get(title)) remove(title);
     if (!shown.length) {
       place.textContent = "There is nothing to draw before two epochs are committed.";
       place.classList.add("nothing");
       return;
     }
     if (place.classList.contains("nothing")) { place.classList.remove("nothing"); place.textContent = ""; }
-    for (const [title, tell, lines] of shown) {
-      const data = [s.at_s, ...lines.map(([, values]) => drawable(values))];
+    for (const [title, tell, values_of] of shown) {
+      const data = [s.at_s, ...values_of.map(([, values]) => drawable(values))];
       const known = drawn.get(title);
-      const last = lines.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
-      if (known && known.lines === lines.length) {
+      const last = values_of.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
+      if (known) {
         known.chart.setData(data);
         tellLast(known.chart);
         known.told.setAttribute("aria-label", `${title}. Now: ${last}.`);
         continue;
       }
-      if (known) { known.chart.destroy(); known.figure.remove(); }
       const figure = document.createElement("figure"), caption = document.createElement("figcaption"), told = document.createElement("div");
       caption.textContent = title;
       told.setAttribute("role", "img");
@@ -110,10 +123,12 @@
       figure.className = "card chart";
       figure.append(caption, told);
       place.append(figure);
-      const chart = new uPlot(options(title, tell, lines, told.clientWidth), data, told);
+      const chart = new uPlot(options(title, tell, values_of, told.clientWidth), data, told);
       chart.setLegend({ idx: s.at_s.length - 1 }, false);
-      drawn.set(title, { chart, figure, told, lines: lines.length });
+      drawn.set(title, { chart, figure, told, lines: lines.get(title) });
     }
+    const figures = shown.map(([title]) => drawn.get(title).figure);
+    if (figures.some((each, index) => place.children[index] !== each)) place.append(...figures);
   }
 
   draw();

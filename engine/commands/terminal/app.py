@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -11,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Header, Input, Static
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.requests import RequestKind
 from engine.commands.control import asker
@@ -23,6 +25,9 @@ from engine.errors import ContinuousError
 
 REFRESH_S: Final = 1.0
 _LOOK_S: Final = 0.8
+ANSWER_S: Final = 5.0
+"""A checkpoint that does not answer for so long says so."""
+_THREADS: Final = 16
 _STYLES: Final = {
     "RUNNING": "green",
     "STALLED": "yellow",
@@ -70,6 +75,8 @@ class TopApp(App[None]):
         self._clock = clock or SystemClock()
         self._places = places
         self._looks = Looks(places, self._clock)
+        # What a screen asks for besides. The app's own workers are waited for when it ends.
+        self.threads = DaemonThreads(_THREADS, "top-query")
         self._is_looking = False
         self._seen: Sequence[QueryLook] = ()
         self._order, self._text = next(iter(ORDERS)), ""
@@ -89,9 +96,6 @@ class TopApp(App[None]):
         table.focus()
         self.set_interval(REFRESH_S, self.refresh_looks)
         self.refresh_looks()
-
-    def on_unmount(self) -> None:
-        self._looks.close()
 
     def refresh_looks(self) -> None:
         """Look again, unless that is still under way."""
@@ -158,10 +162,16 @@ class TopApp(App[None]):
 
     def _ask(self, kind: RequestKind, found: QueryLook) -> None:
         assert found.status is not None
+        run_id = found.status.run_id
+        asked = self.threads.submit(
+            lambda: Checkpoint(found.location).requests.ask(kind, by=asker("top"), run_id=run_id)
+        )
         try:
-            Checkpoint(found.location).requests.ask(
-                kind, by=asker("top"), run_id=found.status.run_id
-            )
+            asked.result(ANSWER_S)
+        except FutureTimeoutError:
+            silent = f"{found.name} has not answered for {ANSWER_S:.0f} s."
+            self.call_from_thread(self.notify, silent, severity="error", markup=False)
+            return
         except (ContinuousError, OSError) as exc:
             self.call_from_thread(self.notify, str(exc), severity="error", markup=False)
             return

@@ -23,7 +23,8 @@ class ConfirmScreen(ModalScreen[bool]):
 
     CSS = """
     ConfirmScreen { align: center middle; }
-    #question { width: 64; height: auto; padding: 1 2; border: thick $warning; }
+    #question { width: 64; max-width: 100%; height: auto; max-height: 100%; }
+    #question { padding: 1 2; border: thick $warning; overflow-y: auto; }
     #question { background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

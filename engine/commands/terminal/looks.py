@@ -4,11 +4,13 @@ not answer keeps no other waiting."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
@@ -101,7 +103,7 @@ class Looks:
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
         self._places = places
         self._clock = clock or SystemClock()
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="top")
+        self._threads = DaemonThreads(AT_ONCE, "top")
         self._found_s: float | None = None
         self._finding: Future[list[QueryLook]] | None = None
         self._known: dict[str, QueryLook] = {}
@@ -113,7 +115,7 @@ class Looks:
         now_s = self._clock.monotonic_s()
         for location in self._known:
             if location not in self._under_way:
-                self._under_way[location] = now_s, self._pool.submit(look, location)
+                self._under_way[location] = now_s, self._threads.submit(partial(look, location))
         wait([future for _, future in self._under_way.values()], wait_s)
         for location, (since_s, future) in list(self._under_way.items()):
             if future.done():
@@ -126,17 +128,13 @@ class Looks:
                     self._known[location] = replace(self._known[location], silent_s=silent_s)
         return list(self._known.values())
 
-    def close(self) -> None:
-        """Wait for nothing."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
     def _find(self, wait_s: float) -> None:
         now_s = self._clock.monotonic_s()
         if self._finding is None and (
             self._found_s is None or now_s - self._found_s >= FIND_EVERY_S
         ):
             self._found_s = now_s
-            self._finding = self._pool.submit(_found, self._places)
+            self._finding = self._threads.submit(partial(_found, self._places))
         if self._finding is None or not wait([self._finding], wait_s).done:
             return
         found, self._finding = self._finding.result(), None

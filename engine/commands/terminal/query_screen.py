@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -44,6 +45,7 @@ WINDOWS: Final = {
 _COLUMNS: Final = 120
 _MARKS_SHOWN: Final = 8
 _REFRESH_S: Final = 2.0
+_WAIT_S: Final = 1.5
 
 
 class QueryScreen(Screen[None]):
@@ -68,6 +70,8 @@ class QueryScreen(Screen[None]):
         self.location = found.location
         self._window = "1"
         self._is_reading = False
+        self._asked: tuple[Future[HistoryView | str], int, int] | None = None
+        """What is under way, from when until when."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="facts", markup=False)
@@ -98,11 +102,13 @@ class QueryScreen(Screen[None]):
     def _read(self) -> None:
         now_ms = SystemClock().now_ms()
         from_ms = now_ms - WINDOWS[self._window][0] * 1000
-        shown: HistoryView | str
-        try:
-            shown = history(Checkpoint(self.location), from_ms)
-        except (ContinuousError, OSError) as exc:
-            shown = str(exc)
+        if self._asked is None:
+            read = self.app.threads.submit(partial(_history, self.location, from_ms))
+            self._asked = read, from_ms, now_ms
+        read, from_ms, now_ms = self._asked
+        shown: HistoryView | str = "The history has not answered yet."
+        if wait([read], _WAIT_S).done:
+            shown, self._asked = read.result(), None
         self.app.call_from_thread(partial(self._show, shown, from_ms, now_ms))
 
     def _show(self, read: HistoryView | str, from_ms: int, until_ms: int) -> None:
@@ -132,6 +138,13 @@ class QueryScreen(Screen[None]):
                 f"{label}: {with_unit(known[-1], unit)}, at most {with_unit(max(known), unit)}"
             )
         self.query_one("#marks", Static).update(_marks(read))
+
+
+def _history(location: str, from_ms: int) -> HistoryView | str:
+    try:
+        return history(Checkpoint(location), from_ms)
+    except (ContinuousError, OSError) as exc:
+        return str(exc)
 
 
 def _facts(found: QueryLook, now_ms: int) -> str:

@@ -1,0 +1,123 @@
+"""The charts of a query's page, in a browser that gets its own files and nothing else: what a page
+does that is left open, while its query ends, begins again and is changed.
+
+Skipped where there is no browser: ``apt install chromium``, or name one in ``CHROMIUM``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from airflow_provider_continuous.plugins import pages
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="no Chromium: apt install chromium, or name one in CHROMIUM; the charts are untested",
+)
+STATIC = Path(pages.__file__).parent / "static"
+BEGAN_S = 1_790_000_000
+NUMBERS = (
+    "rows_in", "rows_out", "behind", "watermark_lag_ms", "p50_ms", "p99_ms", "open_ms",
+    "commit_ms", "state_bytes", "state_rows", "bad", "late",
+)  # fmt: skip
+
+
+def series(points: int, every_s: int = 10, steps: tuple[str, ...] = (), **values: Any) -> Any:
+    """Of so many points; each number that is named has one value all the time, others none."""
+    return {
+        "at_s": [BEGAN_S + each * every_s for each in range(points)],
+        "pauses": [],
+        **{name: [values.get(name)] * points for name in NUMBERS},
+        "steps_ms": {step: [1] * points for step in steps},
+        "marks": [],
+    }
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """An empty page of a query with the script of the charts."""
+    with sync_playwright() as playwright:
+        # In a container there is no user namespace for its sandbox, and it sees only our own files.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        shown = browser.new_page()
+        errors: list[str] = []
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        shown.set_content(
+            '<span id="span"></span><div class="charts" id="charts"></div>'
+            '<script type="application/json" id="series">null</script>'
+        )
+        yield shown
+        browser.close()
+    assert errors == []
+
+
+def begin(page: Page, told: Any) -> None:
+    _tell(page, told)
+    page.add_style_tag(path=STATIC / "page.css")
+    page.add_script_tag(path=STATIC / "uplot" / "uPlot.iife.min.js")
+    page.add_script_tag(path=STATIC / "charts.js")
+
+
+def look_again(page: Page, told: Any) -> None:
+    _tell(page, told)
+    page.evaluate("document.dispatchEvent(new Event('looked'))")
+
+
+def _tell(page: Page, told: Any) -> None:
+    page.evaluate(
+        "text => { document.getElementById('series').textContent = text; }", json.dumps(told)
+    )
+
+
+def test_charts_come_back_when_the_query_does(page: Page) -> None:
+    begin(page, series(5, rows_in=100))
+    expect(page.locator("figure canvas")).to_have_count(1)
+
+    look_again(page, series(0))
+    expect(page.locator("#charts")).to_contain_text("nothing to draw")
+
+    look_again(page, series(5, rows_in=200))
+    expect(page.locator("figure canvas")).to_have_count(1)
+    expect(page.get_by_role("img")).to_have_attribute("aria-label", "Rows per second. Now: in 200.")
+
+
+def test_what_is_not_known_any_more_is_not_drawn_as_it_was(page: Page) -> None:
+    begin(page, series(5, rows_in=100, behind=7))
+    expect(page.locator("figcaption")).to_have_text(
+        ["Rows per second", "Records behind the source"]
+    )
+
+    look_again(page, series(5, rows_in=100))
+    expect(page.locator("figcaption")).to_have_text(["Rows per second"])
+
+    look_again(page, series(5, rows_in=100, behind=8))
+    expect(page.locator("figcaption")).to_have_text(
+        ["Rows per second", "Records behind the source"]
+    )
+
+
+def test_lines_keep_their_names(page: Page) -> None:
+    begin(page, series(5, commit_ms=5, steps=("walCommit",)))
+    expect(page.locator(".u-series .u-label")).to_have_text(["at", "whole", "walCommit"])
+
+    look_again(page, series(5, commit_ms=5, steps=("commitSink",)))
+    expect(page.locator(".u-series .u-label")).to_have_text(["at", "whole", "commitSink"])
+    expect(page.locator("figure")).to_have_count(1)
+
+
+def test_the_span_is_told_in_units_that_people_use(page: Page) -> None:
+    begin(page, series(3, every_s=300_000, rows_in=1))
+    expect(page.locator("#span")).to_have_text("6.9 d")
+    look_again(page, series(3, every_s=9_000, rows_in=1))
+    expect(page.locator("#span")).to_have_text("5.0 h")
+    look_again(page, series(3, every_s=90, rows_in=1))
+    expect(page.locator("#span")).to_have_text("3.0 min")
