@@ -211,6 +211,10 @@ class ExpressionReader:
             params["interpreted"] = True
         if op == "CreateMap" and any(map(_can_fail, children)) and self._is_interpreted():
             op = "MapInTurn"
+        if op == "Levenshtein" and len(children) > 2 and self._is_interpreted():
+            zero = Expr("Literal", (), dtype, False, {"value": 0})  # Spark takes NULL for it there
+            limit = Expr("Coalesce", (children[2], zero), dtype, False)
+            children = (*children[:2], limit)
         return Expr(op, children, dtype, _nullable(node), params)
 
     def parameters(self, node: JavaObject) -> dict[str, Any]:

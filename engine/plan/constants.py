@@ -30,7 +30,10 @@ _SETS: Final = frozenset(
 )
 _FLOATS: Final = ("FLOAT", "DOUBLE")
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
-"""In texts that become dates; computed by another rule, of which there is none here."""
+"""In texts that become dates; computed by another rule, of which there is none here but for texts
+that are cast as they stand."""
+_OF_ONE_DAY: Final = re.compile(r"\s*(\d{4,}(-|\s*$)|epoch\b)", re.IGNORECASE)
+"""How a text begins that is the same moment on any day."""
 
 
 class Constants:
@@ -38,9 +41,12 @@ class Constants:
 
     :param rule: ``ConstantFolding``.
     :param replacing: ``ReplaceExpressions``.
+    :param special: ``SpecialDatetimeValues``.
     """
 
-    def __init__(self, jvm: Any, rule: JavaObject, replacing: JavaObject) -> None:
+    def __init__(
+        self, jvm: Any, rule: JavaObject, replacing: JavaObject, special: JavaObject
+    ) -> None:
         self._jvm = jvm
         self._rule = rule
         self._catalyst = jvm.org.apache.spark.sql.catalyst
@@ -48,6 +54,7 @@ class Constants:
         self._literal, self._current = patterns.LITERAL(), patterns.CURRENT_LIKE()
         self._replaceable = patterns.RUNTIME_REPLACEABLE()
         self._replacing = replacing
+        self._special = special
 
     def apply(self, plan: JavaObject) -> JavaObject:
         """The plan with the constants computed that rules look at."""
@@ -74,7 +81,7 @@ class Constants:
             for child in scala_seq(node.children()):
                 yield from self._constants(child)
         elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
-            value = self._folded(self._replacing.apply(self._holder(node)))
+            value = self._folded(self._special.apply(self._replacing.apply(self._holder(node))))
             if value is not None and _is_plain(value):
                 yield node, value
 
@@ -175,6 +182,10 @@ def _depends_on_the_day(node: JavaObject) -> bool:
     name = simple_name(node)
     if name == "Literal":
         return False
+    if name == "Cast" and simple_name(node.child()) == "Literal" and _has_text(node.child()):
+        text = node.child().value()
+        if text is None or _OF_ONE_DAY.match(str(text.toString())):
+            return False
     children = scala_seq(node.children())
     if name not in _COLLECTIONS and not (name == "Cast" and not _has_text(node.child())):
         sql = str(node.dataType().sql())

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
 _FOLDING: Final = "ConstantFolding"
+_BEFORE_FOLDING: Final = ("ReplaceExpressions", "SpecialDatetimeValues")
 _FINISH_ANALYSIS: Final = ("EliminateSubqueryAliases", "EliminateView")
 _OPERATORS: Final = (
     "CombineFilters",
@@ -124,7 +125,8 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         kept = (n for n in names if n in _NOT_EXCLUDABLE or f"{_OPTIMIZER}.{n}" not in excluded)
         found = {name: rule for name in kept if (rule := _singleton(optimizer, name)) is not None}
         if (folding := found.get(_FOLDING)) is not None:
-            found[_FOLDING] = Constants(jvm, folding, _singleton(optimizer, "ReplaceExpressions"))
+            others = (_singleton(optimizer, name) for name in _BEFORE_FOLDING)
+            found[_FOLDING] = Constants(jvm, folding, *others)
         return list(found.values())
 
     subqueries = has_subqueries(spark, plan)

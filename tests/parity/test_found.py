@@ -261,6 +261,30 @@ def test_arguments_of_what_spark_does_not_compile(spark: SparkSession) -> None:
     )
 
 
+def test_a_limit_that_is_null_where_spark_does_not_compile_it(spark: SparkSession) -> None:
+    """It is 0 there, for whom it is compared."""
+    texts = {"s": ["abcd", "ab", None, "", "ab"], "t": ["ab", "ab", "a", "abc", None]}
+    table = pa.table({**texts, "y": pa.array([None, None, None, 5, None], pa.int32())})
+    distance = "levenshtein(s, t, y)"
+    expressions = [distance, f"get(filter(array({distance}), v -> v is not null), 0)"]
+    expressions += ["transform(array(1), v -> levenshtein(s, string(v), y))[0]"]
+    assert_parity(spark, table, expressions)
+
+
+def test_constants_of_a_moment_that_is_the_same_on_any_day(spark: SparkSession) -> None:
+    """To Spark's optimizer they are constants as others: what they make NULL is not evaluated."""
+    table = pa.table({"i": pa.array([2**31 - 1, 1], pa.int32())})
+    raising = "string(i + i)"
+    moments = ["'epoch UTC'", "'2024-02-29'", "'2024-02-29 10:00'", "'2024'", "NULL"]
+    variants = [f"CAST(CAST({each} AS TIMESTAMP) AS VARIANT)" for each in moments]
+    expressions = [f"instr({raising}, string(TRY_CAST({each} AS BINARY)))" for each in variants]
+    texts = ["'2024-02-29'", "'epoch'", "'2024-2-29 1:2'"]
+    expressions += [
+        f"IF(CAST({each} AS TIMESTAMP) < TIMESTAMP'1969-01-01', i + i, i)" for each in texts
+    ]
+    assert_parity(spark, table, expressions)
+
+
 def test_reversed_marks_within_texts_of_two_bytes(spark: SparkSession) -> None:
     octets = ["0061FFFE", "6100FEFF", "FEFFFFFE", "FFFEFEFF", "FFFE", "00610062FFFE0063"]
     table = pa.table({"b": [bytes.fromhex(each) for each in octets]})
