@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -158,19 +157,6 @@ def test_checked_casts_of_long_decimals_go_by_way_of_a_double(spark: SparkSessio
     kinds = ["tinyint", "smallint", "int", "bigint"]
     casts = [f"{how}(a AS {kind})" for how in ("cast", "try_cast") for kind in kinds]
     assert_parity(spark, table, casts)
-
-
-def test_bytes_of_another_kll_sketch(spark: SparkSession) -> None:
-    """Their levels are not ascending, nor are the least and the largest value what they say."""
-    one = "05010f00080008000300000000000000080001000500000059f3f8c21f6ea581000000c8298c674159f3f8c2"
-    levels = "05010f02080008000c00000000000000080002000300000006000000"
-    values = np.array([-9, 9, 5, -1, 2, 7, -3, 6], "<f4")
-    two = bytes.fromhex(levels) + values.tobytes() + np.array([np.nan, 4, 4, 0], "<f4").tobytes()
-    table = pa.table({"sketch": [bytes.fromhex(one), two, two[:28] + two[32:]]})
-    at = ", ".join(f"float({value})" for value in (-200000, -9, -3, -1, 0, 2, 4.5, 5, 6, 7, 8, 9))
-    expressions = [f"kll_sketch_get_rank_float(sketch, array({at}))"]
-    expressions += ["kll_sketch_get_quantile_float(sketch, array(0D, 0.2D, 0.4D, 0.6D, 0.8D, 1D))"]
-    assert_parity(spark, table, [*expressions, "kll_sketch_get_n_float(sketch)"])
 
 
 def test_references_to_groups_that_a_pattern_does_not_have(spark: SparkSession) -> None:
@@ -446,40 +432,6 @@ def test_what_has_one_value_without_being_constant(spark: SparkSession) -> None:
     ntz = "hash(CAST(array() AS array<timestamp_ntz>), array(TIMESTAMP_NTZ'2024-10-27 01:00:00'))"
     expressions = ["assert_true(t) IN (NULL, NULL)", "size(map(n, 1, 1, 2))", f"array(n, n)[{ntz}]"]
     assert_parity(spark, table, [*expressions, "size(array(n, n))", "n IN (NULL, NULL)"])
-
-
-def test_kll_whose_levels_are_elsewhere(spark: SparkSession) -> None:
-    """What is cut off behind the numbers where three levels begin, with other bytes behind it."""
-    head = bytes.fromhex("05010f0208000800070000000000000008000300150000001600000000000000")
-    cut = [head[:-4] + number.to_bytes(4, "little", signed=True) for number in (-33423337, 22, 25)]
-    made = [each + np.arange(1.0, 40.0).tobytes() for each in cut]
-    of = ("double", "bigint")
-    expressions = [f"kll_sketch_get_quantile_{each}(b, array(0.1D, 0.5D, 1D))" for each in of]
-    expressions += ["kll_sketch_get_rank_double(b, 2D)", "kll_sketch_get_n_double(b)"]
-    expressions += ["kll_sketch_to_string_double(b)", "length(kll_sketch_merge_double(b, b)) > 0"]
-    assert_parity(spark, pa.table({"b": made}), expressions)
-
-
-def test_kll_sketches_that_can_be_added_to_and_have_no_room(spark: SparkSession) -> None:
-    """The last level of these says itself where it ends: within 8 values, or 16 of two levels."""
-    ends = [[5, 8], [5, 9], [5, 7], [5, 4], [9, 12, 16], [9, 12, 17]]
-    made = []
-    for levels in ends:
-        head = bytes.fromhex("05030f0208000800030000000000000008000000")
-        head = head[:18] + bytes([len(levels) - 1, 0]) + np.array(levels, "<i4").tobytes()
-        made.append(head + np.array([1, 3, *range(1, 26)], "<f4").tobytes())
-    expressions = ["kll_sketch_get_quantile_float(b, 0.5D)", "kll_sketch_get_rank_float(b, 2.5F)"]
-    expressions += ["kll_sketch_get_n_float(b)", "kll_sketch_to_string_float(b)"]
-    assert_parity(spark, pa.table({"b": made}), expressions)
-    forwards = [each for each, (first, *_, last) in zip(made, ends, strict=True) if first < last]
-    merges = ["length(kll_sketch_merge_float(b, b)) > 0"]
-    assert_parity(spark, pa.table({"b": forwards}), merges)
-
-
-def test_kll_without_levels(spark: SparkSession) -> None:
-    head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
-    table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})
-    assert_parity(spark, table, ["kll_sketch_get_quantile_bigint(b, 0.5D)"])
 
 
 def test_the_least_position(spark: SparkSession) -> None:
