@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,11 +23,7 @@ from airflow_provider_continuous.compat import RELEASE  # noqa: E402
 from airflow_provider_continuous.deploy import submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
-from scripts.local_airflow.processes import AirflowProcesses  # noqa: E402
-from scripts.local_airflow.rest import AirflowClient  # noqa: E402
-from tests.airflow.installed import python_path  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
-from tests.airflow.pages import Page  # noqa: E402
 
 # Epochs as asset events need Airflow 3.3.
 _OF_EVENTS = ["test_assets.py", "test_event_trigger.py", "test_period_trigger.py"]
@@ -119,29 +114,3 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
     for query in started:
         query.process.terminate()
         query.process.wait()
-
-
-@pytest.fixture(scope="session")
-def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcesses]:
-    """A real Airflow, one for all tests, with the example DAGs, those of the scenarios, and those
-    of the guide, whose ``/data`` is beside Airflow's home."""
-    root = tmp_path_factory.mktemp("airflow")
-    shutil.copytree(Path(__file__).parents[2] / "dags", root / "dags")
-    shutil.copytree(Path(__file__).with_name("dags"), root / "dags", dirs_exist_ok=True)
-    Page("kafka-to-delta.md", {"/data": str(root / "data")}).write_files(root)
-    shutil.copy(Path(__file__).with_name("stand_in.py"), root)
-    changes = {
-        "PYTHONPATH": python_path(root / "installed"),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
-        "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
-    }
-    processes = AirflowProcesses(root / "home", root / "dags", environment=changes)
-    with processes:
-        yield processes
-
-
-@pytest.fixture(scope="session")
-def airflow(airflow_processes: AirflowProcesses) -> AirflowClient:
-    """Its API."""
-    return airflow_processes.client

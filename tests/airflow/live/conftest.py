@@ -1,0 +1,43 @@
+"""One Airflow for the tests in this folder, which ends behind the last of them: also an idle one
+takes a seventh of a core."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.local_airflow.processes import AirflowProcesses
+from scripts.local_airflow.rest import AirflowClient
+from tests.airflow.installed import python_path
+from tests.airflow.pages import Page
+
+_AROUND = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="package")
+def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcesses]:
+    """A real Airflow, one for all tests, with the example DAGs, those of the scenarios, and those
+    of the guide, whose ``/data`` is beside Airflow's home."""
+    root = tmp_path_factory.mktemp("airflow")
+    shutil.copytree(_AROUND.parents[1] / "dags", root / "dags")
+    shutil.copytree(_AROUND / "dags", root / "dags", dirs_exist_ok=True)
+    Page("kafka-to-delta.md", {"/data": str(root / "data")}).write_files(root)
+    shutil.copy(_AROUND / "stand_in.py", root)
+    changes = {
+        "PYTHONPATH": python_path(root / "installed"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
+        "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
+    }
+    processes = AirflowProcesses(root / "home", root / "dags", environment=changes)
+    with processes:
+        yield processes
+
+
+@pytest.fixture(scope="package")
+def airflow(airflow_processes: AirflowProcesses) -> AirflowClient:
+    """Its API."""
+    return airflow_processes.client
