@@ -9,6 +9,9 @@ Every epoch is in exactly one point. A point that has grown too old goes into th
 once all that belong there have: so points do not overlap, and what is added up is the same at every
 resolution. Ages are counted from the newest epoch, forward as well as back: a clock that was set
 back leaves points in its future, which are folded alike.
+
+What is older than all is forgotten once there is half as much that is not: of epochs whose clock
+was wrong for a while, by years even, those go, and not the week before them.
 """
 
 from __future__ import annotations
@@ -116,8 +119,11 @@ class History:
                 return
         raise ValueError(f"no point is {point.length_ms} ms long, or starts at {point.start_ms}")
 
-    def fold(self, now_ms: int) -> None:
-        """Make coarser what has grown too old, and forget what is older than all."""
+    def fold(self, now_ms: int, at_once: bool = False) -> None:
+        """Make coarser what has grown too old, and forget what is older than all.
+
+        :param at_once: forget it even if there is little else.
+        """
         for index, age_ms in enumerate(self._ages_ms):
             following = RESOLUTIONS[min(index + 1, len(RESOLUTIONS) - 1)].length_ms
             turn = now_ms // following
@@ -126,7 +132,11 @@ class History:
             self._folded[index] = turn
             first, end = turn * following - age_ms, (turn + 1) * following + age_ms
             points = self._points[index]
-            for start_ms in [each for each in points if not first <= each < end]:
+            old = [each for each in points if not first <= each < end]
+            is_most = len(old) > 2 * (len(points) - len(old))
+            if index + 1 == len(RESOLUTIONS) and is_most and not at_once:
+                continue
+            for start_ms in old:
                 point = points.pop(start_ms)
                 if index + 1 < len(RESOLUTIONS):
                     self._put(index + 1, start_ms, point.measures)
@@ -157,7 +167,7 @@ class History:
         self._ages_ms.append(_narrowed(coarsest.age_ms, coarsest.length_ms, forgotten))
         self._narrowed = times
         self._folded = [None] * len(RESOLUTIONS)
-        self.fold(now_ms)
+        self.fold(now_ms, at_once=forgotten > 0)
 
     def _put(self, index: int, at_ms: int, measures: Measures, line: str | None = None) -> None:
         length_ms = RESOLUTIONS[index].length_ms

@@ -144,6 +144,33 @@ def test_a_takeover_loses_nothing(steps: list[tuple[int, int, int]], cut: int) -
     ]
 
 
+@pytest.mark.parametrize("wrong_ms", [0, 1_000, NOW_MS + 30 * DAY_MS, 4 * NOW_MS])
+@pytest.mark.parametrize("for_how_many", [1, 600])
+def test_a_clock_that_is_wrong_for_a_while_costs_no_week(wrong_ms: int, for_how_many: int) -> None:
+    """As a machine that has begun in 1970 until it was told the time."""
+    history = History()
+    for minute in range(10 * 1440):
+        history.add(measured(NOW_MS + minute * 60_000))
+    before, at_ms = total(history)["epochs"], NOW_MS + 10 * DAY_MS
+    for second in range(for_how_many):
+        history.add(measured(wrong_ms + second * 1_000))
+    assert total(history)["epochs"] == before + for_how_many
+    history.add(measured(at_ms))
+    assert total(history)["epochs"] == before + 1
+    last = list(history.points())[-1]
+    assert (last.start_ms, last.length_ms) == (at_ms - at_ms % 1_000, 1_000)
+
+
+def test_a_clock_that_was_wrong_for_long_is_forgotten_by_and_by() -> None:
+    history, wrong_ms = History(), NOW_MS + 365 * DAY_MS
+    for minute in range(0, 9 * 1440, 5):
+        history.add(measured(wrong_ms + minute * 60_000))
+    for minute in range(0, 9 * 1440, 5):
+        history.add(measured(NOW_MS + minute * 60_000))
+    assert len(list(history.points())) < 2_500
+    assert max(each.start_ms for each in history.points()) < NOW_MS + 9 * DAY_MS
+
+
 def test_resolutions_fit_into_each_other() -> None:
     for finer, coarser in pairwise(RESOLUTIONS):
         assert coarser.length_ms % finer.length_ms == 0
