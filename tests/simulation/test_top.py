@@ -26,7 +26,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.commands.command_line import main
-from engine.commands.terminal import looks
+from engine.commands.terminal import looks, query_screen
 from engine.commands.terminal.app import TopApp
 from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook
@@ -174,6 +174,40 @@ def test_charts_of_a_query(running: tuple[Story, ContinuousQuery]) -> None:
         await until(pilot, lambda: "The last 7 d" in label(pilot, "facts"), "a week")
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, QueryScreen), "the list")
+
+    driven([str(story.folder)], steps)
+
+
+@pytest.mark.parametrize("left", ["screen", "program"])
+def test_charts_are_left_while_their_history_is_read(
+    running: tuple[Story, ContinuousQuery], monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    story, _ = running
+    asked, answer, answered = threading.Event(), threading.Event(), threading.Event()
+    really_read = query_screen.history
+
+    def slow(*given: Any) -> Any:
+        asked.set()
+        answer.wait(WAIT_S)
+        answered.set()
+        return really_read(*given)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot), "the query")
+        monkeypatch.setattr(query_screen, "history", slow)
+        await pilot.press("enter")
+        await until(pilot, asked.is_set, "it reads")
+        if left == "program":
+            pilot.app.exit()
+            answer.set()
+            return
+        screen = pilot.app.screen
+        await pilot.press("escape")
+        await until(pilot, lambda: not screen.query("#facts"), "it is taken down")
+        assert isinstance(screen, QueryScreen)
+        screen._show("what comes before its workers are ended", 0, 1)
+        answer.set()
+        await until(pilot, answered.is_set, "it has read")
 
     driven([str(story.folder)], steps)
 

@@ -113,7 +113,7 @@ class QueryScreen(Screen[None]):
 
     def _show(self, read: HistoryView | str, from_ms: int, until_ms: int) -> None:
         self._is_reading = False
-        if not self.is_mounted:
+        if not self.is_attached:  # its parts are taken down before its workers are ended
             return
         found = self.app.looks_by_location.get(self.location)
         facts = self.location if found is None else _facts(found, until_ms)
