@@ -97,19 +97,19 @@
     const shown = charts(s).map(([title, tell, lines]) => [title, tell, lines.filter(([, values]) => values.some((each) => each != null))])
       .filter(([, , lines]) => lines.length && s.at_s.length > 1);
     // What nothing is known of any more goes, and so do charts that now have other axes or lines.
-    const lines = new Map(shown.map(([title, , lines]) => [title, lines.map(([label]) => label).join()]));
+    const labels = new Map(shown.map(([title, , lines]) => [title, lines.map(([label]) => label).join()]));
     for (const [title, known] of [...drawn])
-      if (anew || isLong !== wasLong || known.lines !== lines.get(title)) remove(title);
+      if (anew || isLong !== wasLong || known.labels !== labels.get(title)) remove(title);
     if (!shown.length) {
       place.textContent = "There is nothing to draw before two epochs are committed.";
       place.classList.add("nothing");
       return;
     }
     if (place.classList.contains("nothing")) { place.classList.remove("nothing"); place.textContent = ""; }
-    for (const [title, tell, values_of] of shown) {
-      const data = [s.at_s, ...values_of.map(([, values]) => drawable(values))];
+    for (const [title, tell, lines] of shown) {
+      const data = [s.at_s, ...lines.map(([, values]) => drawable(values))];
       const known = drawn.get(title);
-      const last = values_of.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
+      const last = lines.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
       if (known) {
         known.chart.setData(data);
         tellLast(known.chart);
@@ -123,9 +123,9 @@
       figure.className = "card chart";
       figure.append(caption, told);
       place.append(figure);
-      const chart = new uPlot(options(title, tell, values_of, told.clientWidth), data, told);
+      const chart = new uPlot(options(title, tell, lines, told.clientWidth), data, told);
       chart.setLegend({ idx: s.at_s.length - 1 }, false);
-      drawn.set(title, { chart, figure, told, lines: lines.get(title) });
+      drawn.set(title, { chart, figure, told, labels: labels.get(title) });
     }
     const figures = shown.map(([title]) => drawn.get(title).figure);
     if (figures.some((each, index) => place.children[index] !== each)) place.append(...figures);
