@@ -5,7 +5,8 @@ for ``ConstantFolding`` has computed them. That would also freeze what the day d
 ``now()``, and leave arrays and maps of Java's, which no kernel reads. So of its work only truth
 values, whole numbers and NULL are taken, which is all that the other rules look at.
 
-What stands for others, such as ``try_subtract``, Spark has replaced before it computes constants.
+What stands for others, such as ``try_subtract`` or ``nullif``, Spark has replaced before it
+computes constants.
 """
 
 from __future__ import annotations
@@ -41,19 +42,26 @@ class Constants:
 
     :param rule: ``ConstantFolding``.
     :param replacing: ``ReplaceExpressions``.
+    :param naming: ``RewriteWithExpression``.
     :param special: ``SpecialDatetimeValues``.
     """
 
     def __init__(
-        self, jvm: Any, rule: JavaObject, replacing: JavaObject, special: JavaObject
+        self,
+        jvm: Any,
+        rule: JavaObject,
+        replacing: JavaObject,
+        naming: JavaObject,
+        special: JavaObject,
     ) -> None:
         self._jvm = jvm
         self._rule = rule
         self._catalyst = jvm.org.apache.spark.sql.catalyst
         patterns = self._catalyst.trees.TreePattern
         self._literal, self._current = patterns.LITERAL(), patterns.CURRENT_LIKE()
-        self._replaceable = patterns.RUNTIME_REPLACEABLE()
+        self._replaceable = (patterns.RUNTIME_REPLACEABLE(), patterns.WITH_EXPRESSION())
         self._replacing = replacing
+        self._naming = naming
         self._special = special
 
     def apply(self, plan: JavaObject) -> JavaObject:
@@ -81,7 +89,7 @@ class Constants:
             for child in scala_seq(node.children()):
                 yield from self._constants(child)
         elif not node.containsPattern(self._current) and not _depends_on_the_day(node):
-            value = self._folded(self._special.apply(self._replacing.apply(self._holder(node))))
+            value = self._folded(self._special.apply(self._replaced(node)))
             if value is not None and _is_plain(value):
                 yield node, value
 
@@ -100,11 +108,18 @@ class Constants:
         return None
 
     def _foldable(self, node: JavaObject) -> bool:
-        if not node.containsPattern(self._replaceable):
+        if not any(map(node.containsPattern, self._replaceable)):
             return bool(node.foldable())
         if not node.references().isEmpty():
             return False
-        return bool(self._replacing.apply(self._holder(node)).condition().foldable())
+        plan = self._replaced(node)
+        return simple_name(plan) == "Filter" and bool(plan.condition().foldable())
+
+    def _replaced(self, node: JavaObject) -> JavaObject:
+        """A plan with the expression that this one stands for; more than a filter, if a part of
+        that is computed first."""
+        plan: JavaObject = self._naming.apply(self._replacing.apply(self._holder(node)))
+        return plan
 
     def _holder(self, node: JavaObject) -> JavaObject:
         """A plan with this expression, as rules take it."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
 _FOLDING: Final = "ConstantFolding"
-_BEFORE_FOLDING: Final = ("ReplaceExpressions", "SpecialDatetimeValues")
+_BEFORE_FOLDING: Final = ("ReplaceExpressions", "RewriteWithExpression", "SpecialDatetimeValues")
 _FINISH_ANALYSIS: Final = ("EliminateSubqueryAliases", "EliminateView")
 _OPERATORS: Final = (
     "CombineFilters",

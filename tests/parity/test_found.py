@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -47,6 +48,15 @@ def test_zones_that_there_are_not(spark: SparkSession) -> None:
     assert_parity(spark, table, [f"{maker}(2024, 2, d, 0, 0, 0, z)" for maker in makers])
 
 
+def test_a_constant_that_is_no_zone_is_asked_for_rows_alone(spark: SparkSession) -> None:
+    """A text that only the day decides is no constant to the planner."""
+    zone = "date_format(CAST('T10:20' AS TIMESTAMP), 'mm:ss')"
+    table = pa.table({"t": pa.array([None, datetime(2024, 1, 1)], pa.timestamp("us"))})
+    makers = [f"convert_timezone({zone}, 'UTC', t)", f"convert_timezone('UTC', {zone}, t)"]
+    assert_parity(spark, table.slice(0, 1), makers)
+    assert_parity(spark, table, makers)
+
+
 def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     numbers = [
         "1234567890123456789012345678.1234567890",
@@ -54,6 +64,20 @@ def test_negating_rounds_to_34_digits(spark: SparkSession) -> None:
     ]
     table = pa.table({"a": pa.array(list(map(Decimal, numbers)), pa.decimal128(38, 10))})
     assert_parity(spark, table, ["-a", "abs(a)"])
+
+
+def test_constants_of_what_stands_for_others(spark: SparkSession) -> None:
+    """What stands beside a NULL is not evaluated; ``nullif`` and ``BETWEEN`` stand for others."""
+    table = pa.table({"i": pa.array([3, 4], pa.int32()), "z": pa.array([0, 0], pa.int32())})
+    expressions = [
+        "(1 div z) + nullif(2, 2)",
+        "(1 div z) + nullif(nullif(length(upper('a')), 2), 1)",
+        "(1 div z) > 1 AND length('abc') BETWEEN length('abcd') AND 5",
+        "if(rand(1) BETWEEN 2 AND 5, 1 div z, 2)",
+        "(1 div z) + nullif(1 div 0, 2)",
+        "(1 div z) + nullif(2, i)",
+    ]
+    assert_parity(spark, table, expressions)
 
 
 def test_quotients_are_rounded_once(spark: SparkSession) -> None:

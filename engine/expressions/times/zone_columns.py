@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +48,8 @@ def per_zone(
         except ValueError:
             if unknown is not None:
                 return unknown(name, *values)
+            if not pc.any(reduce(pc.and_, map(pc.is_valid, values))).as_py():
+                return all_null(values, dtype)
             raise invalid_zone(name) from None
         return function(known, *values)
 
