@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,10 +15,13 @@ from engine.commands.epoch_rows import epoch_rows
 from engine.commands.output import say
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
+from engine.errors import CheckpointCorruptError, CheckpointError, CheckpointVersionError
 
+logger = logging.getLogger(__name__)
 POLL_S: Final = 0.5
 REPORT_S: Final = 3.0
 """The report of an epoch is written a second behind its commit at most: then there is none."""
+_AWAY: Final = "%s It is asked again until it answers; Ctrl-C ends this."
 _LINE: Final = "{:>8}  {:<24}  {:>12}  {:>9}  {:>9}  {}"
 
 
@@ -37,17 +41,29 @@ def follow(args: Namespace) -> Result:
 
 def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[str, Any]]:
     """The last epochs, and each that is committed from then on, in order; ends when no run holds
-    the checkpoint. One that Spark itself writes tells no end.
+    the checkpoint. One that Spark itself writes tells no end. A storage that stops to answer is
+    waited for, with a warning.
 
     :param last: how many of those that are there already.
     """
     shown = max([-1, *checkpoint.epochs()[:-last]])
     since_s: dict[int, float] = {}
+    is_away = False
     while True:
-        # The end first: what was committed before it is there.
-        is_over = checkpoint.status().state.is_over
-        new = [epoch for epoch in checkpoint.epochs() if epoch > shown]
-        rows = epoch_rows(checkpoint, new)
+        try:
+            # The end first: what was committed before it is there.
+            is_over = checkpoint.status().state.is_over
+            new = [epoch for epoch in checkpoint.epochs() if epoch > shown]
+            rows = epoch_rows(checkpoint, new)
+        except (CheckpointCorruptError, CheckpointVersionError):
+            raise
+        except CheckpointError as error:
+            if not is_away:
+                logger.warning(_AWAY, error)
+            is_away = True
+            clock.sleep(POLL_S)
+            continue
+        is_away = False
         for row in rows:
             waited_s = clock.monotonic_s() - since_s.setdefault(row["epoch"], clock.monotonic_s())
             if row["rows"] is None and not is_over and waited_s < REPORT_S:

@@ -117,6 +117,27 @@ def test_what_retention_removes_meanwhile_is_passed_over(query: Query) -> None:
     assert told(query, 1, purge, query.end) == [(0, 10), (3, 10)]
 
 
+def test_a_storage_that_is_away_for_a_while(query: Query, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Path(query.checkpoint.url)
+    aside = folder.with_name("aside")
+    query.commit(0)
+    query.report(0)
+
+    def away() -> None:
+        folder.rename(aside)
+        folder.symlink_to(folder)  # in circles: every look fails
+
+    def back() -> None:
+        folder.unlink()
+        aside.rename(folder)
+        query.commit(1)
+        query.report(1)
+
+    assert told(query, 1, away, lambda: None, back, query.end) == [(0, 10), (1, 10)]
+    assert caplog.text.count("Too many levels of symbolic links") == 1
+    assert "asked again" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("state", "error", "code"),
     [(QueryState.STOPPED, None, 0), (QueryState.FAILED, "The sink is full.", 1)],
