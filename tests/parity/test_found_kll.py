@@ -40,17 +40,47 @@ def test_kll_whose_levels_are_elsewhere(spark: SparkSession) -> None:
 def test_kll_sketches_that_can_be_added_to_and_have_no_room(spark: SparkSession) -> None:
     """The last level of these says itself where it ends: within 8 values, or 16 of two levels."""
     ends = [[5, 8], [5, 9], [5, 7], [5, 4], [9, 12, 16], [9, 12, 17]]
-    made = []
-    for levels in ends:
-        head = bytes.fromhex("05030f0208000800030000000000000008000000")
-        head = head[:18] + bytes([len(levels) - 1, 0]) + np.array(levels, "<i4").tobytes()
-        made.append(head + np.array([1, 3, *range(1, 26)], "<f4").tobytes())
+    table = pa.table({"b": [_that_can_be_added_to(levels, "<f4") for levels in ends]})
     expressions = ["kll_sketch_get_quantile_float(b, 0.5D)", "kll_sketch_get_rank_float(b, 2.5F)"]
     expressions += ["kll_sketch_get_n_float(b)", "kll_sketch_to_string_float(b)"]
-    assert_parity(spark, pa.table({"b": made}), expressions)
-    forwards = [each for each, (first, *_, last) in zip(made, ends, strict=True) if first < last]
-    merges = ["length(kll_sketch_merge_float(b, b)) > 0"]
-    assert_parity(spark, pa.table({"b": forwards}), merges)
+    assert_parity(spark, table, [*expressions, "length(kll_sketch_merge_float(b, b)) > 0"])
+
+
+@pytest.mark.parametrize("of", ["bigint", "float", "double"])
+def test_kll_whose_levels_end_before_they_begin(spark: SparkSession, of: str) -> None:
+    """The last one, or one in the middle; some begin or end before all values, or have none."""
+    dtype = {"bigint": "<i8", "float": "<f4", "double": "<f8"}[of]
+    falling = [[5, 4], [8, 0], [9, 8], [5, -1], [-1, -2], [5, 7, 4], [9, 12, 8], [5, 16, 4]]
+    rising = [[5, 3, 4], [9, 4, 8], [2, 12, 2], [-1, 5], [5, 3, 4, 8], [6, 9, 2, 4], [7, 8, 3, 9]]
+    damaged = [
+        _that_can_be_added_to(levels, dtype, n, is_sorted=is_sorted)
+        for levels in falling + rising
+        for n, is_sorted in ((3, True), (3, False), (1, True), (0, True))
+    ]
+    cut_off = [b"\5\1" + each[2:] for each in damaged]
+    whole = [[5, 8], [4, 8, 12, 16], [0, 8], [0, 8, 16]]
+    others = [_that_can_be_added_to(levels, dtype, 20) for levels in whole]
+    others += [bytes.fromhex("02010f0108000800"), bytes.fromhex("02020f0008000800") + bytes(8)]
+    pairs = [(each, each) for each in damaged + cut_off]
+    pairs += [(each, other) for each in damaged for other in others]
+    pairs += [(other, each) for each in damaged for other in others]
+    merged = f"kll_sketch_merge_{of}(a, b)"
+    expressions = [f"kll_sketch_to_string_{of}({merged})", f"substring({merged}, 1, 20)"]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    assert_parity(spark, table, [*expressions, f"length({merged})"], ansi=[True])
+    expressions = [f"kll_sketch_get_quantile_{of}(b, array(0D, 0.3D, 0.5D, 1D))"]
+    expressions += [f"kll_sketch_get_rank_{of}(b, cast(2 AS {of}))", f"kll_sketch_get_n_{of}(b)"]
+    expressions += [f"kll_sketch_to_string_{of}(b)"]
+    assert_parity(spark, pa.table({"b": damaged + cut_off}), expressions, ansi=[True])
+
+
+def _that_can_be_added_to(
+    levels: list[int], dtype: str, n: int = 3, *, is_sorted: bool = True
+) -> bytes:
+    """One whose levels begin there, and end at the last of these; with values 1 to 39."""
+    head = bytes([5, 3, 15, 2 * is_sorted, 8, 0, 8, 0]) + n.to_bytes(8, "little")
+    head += bytes([8, 0, len(levels) - 1, 0]) + np.array(levels, "<i4").tobytes()
+    return head + np.array([1, 3, *range(1, 40)], dtype).tobytes()
 
 
 def test_kll_without_levels(spark: SparkSession) -> None:

@@ -64,7 +64,7 @@ def kll_sketch_get_quantile(expr: Expr) -> RowFunction:
     dtype = _dtype(expr)
 
     def get(data: bytes, ranks: float | list[float]) -> Any:
-        sketch = _argument(data, dtype)
+        sketch = _argument(data, dtype, wrapped=True)
         _values(sketch)
         if isinstance(ranks, list):
             return [_quantile(sketch, rank) for rank in ranks]
@@ -81,8 +81,8 @@ def kll_sketch_get_rank(expr: Expr) -> RowFunction:
 
     def get(data: bytes, values: Any) -> Any:
         if not isinstance(values, list):
-            return _rank(_argument(data, dtype), values)
-        return [_rank(_argument(data, dtype), value) for value in values]
+            return _rank(_argument(data, dtype, wrapped=True), values)
+        return [_rank(_argument(data, dtype, wrapped=True), value) for value in values]
 
     return get
 
@@ -93,7 +93,7 @@ def kll_sketch_merge(expr: Expr) -> RowFunction:
     dtype = _dtype(expr)
 
     def merge(left: bytes, right: bytes) -> bytes:
-        sketches = _argument(left, dtype), _argument(right, dtype)
+        sketches = _argument(left, dtype), _argument(right, dtype, wrapped=True)
         try:
             return write_kll(merged(*sketches))
         except (SketchError, ValueError) as error:
@@ -113,9 +113,9 @@ def kll_sketch_to_string(expr: Expr) -> RowFunction:
     return write
 
 
-def _argument(data: bytes, dtype: str) -> KllSketch:
+def _argument(data: bytes, dtype: str, *, wrapped: bool = False) -> KllSketch:
     try:
-        return read_kll(data, dtype)
+        return read_kll(data, dtype, wrapped=wrapped)
     except (SketchError, ValueError) as error:
         raise _invalid(error) from error
 

@@ -31,14 +31,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.expressions.sketches.kll_arrays import Items, Run, in_order, merged_runs, span
 from engine.expressions.sketches.memory import Memory, bad_argument
 
 _FULL, _EMPTY, _SINGLE, _UPDATABLE = (5, 1), (2, 1), (2, 2), (5, 3)
 FAMILY: Final = 15
 _K_MOST: Final = 65535
-_Run = tuple[npt.NDArray[Any], npt.NDArray[np.int64]]
 _FOLDED: Final = 30
 """Capacities of deeper levels are computed in two steps."""
+_DEEPEST: Final = 2 * _FOLDED
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class KllSketch:
     """One of them.
 
     :param n: how many values it has seen.
-    :param levels: where each level begins in ``items``, and where the last ends, plus the free
-        space, which is the first of these numbers.
-    :param items: the values, without the free space.
+    :param levels: where each level begins in ``values``, and where the last ends. Of damaged bytes
+        these are any numbers.
+    :param values: the free space, and the values.
     """
 
     k: int
@@ -57,45 +58,61 @@ class KllSketch:
     k_least: int
     sorted: bool
     levels: tuple[int, ...]
-    items: npt.NDArray[Any]
+    values: Items
     least: Any = None
     largest: Any = None
 
+    @property
+    def items(self) -> Items:
+        """The values, without the free space.
+
+        :raises SketchError: they are not there.
+        """
+        return span(self.values, self.levels[0], self.levels[-1] - self.levels[0])
+
+    def level(self, level: int) -> tuple[int, int]:
+        """Where in ``values`` a level begins and where it ends; one that is too high has none.
+
+        :raises SketchError: there is no level at all.
+        """
+        if len(self.levels) == 1:
+            raise bad_argument("The sketch has no levels.")
+        if level >= len(self.levels) - 1:
+            return 0, 0
+        return self.levels[level], self.levels[level + 1]
+
     @cached_property
-    def weighted(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def weighted(self) -> Run:
         """Its values, ascending, and of how many the sum of values up to each speaks. Among equals
         those of higher levels are first; the least and the largest are among them always.
 
-        :raises SketchError: it has seen no value.
+        :raises SketchError: it has seen no value, or its levels are not within its values.
         """
         if self.n == 0:
             raise bad_argument("The sketch must not be empty for this operation. ")
-        parts = self.parts()
-        if not any(map(len, parts)):
+        items = self._ascending_below()
+        weights, bounds = np.zeros(len(items), np.int64), [0]
+        for level, (start, end) in enumerate(
+            pairwise(each - self.levels[0] for each in self.levels)
+        ):
+            if start < end:
+                span(weights, start, end - start)[:] = 1 << level
+                bounds[-1:] = [start, end]
+        if len(bounds) == 1:
             raise bad_argument("The sketch has no values.")
-        if not self.sorted:
-            parts[0] = in_order(parts[0])
-        weights = [np.full(len(part), 1 << level) for level, part in enumerate(parts)]
-        items, each = _merged(list(zip(parts, weights, strict=True)))
+        parts = [(items[start:end], weights[start:end]) for start, end in pairwise(bounds)]
+        items, each = merged_runs(parts)
         return self._with_ends(items, np.cumsum(each, dtype=np.int64))
 
-    def parts(self) -> list[npt.NDArray[Any]]:
-        """The values of each level.
+    def _ascending_below(self) -> Items:
+        """The values, those of the lowest level in order."""
+        items, (start, end) = self.items, self.level(0)
+        if self.sorted:
+            return items
+        in_order_below = in_order(span(self.values, start, end - start))
+        return np.concatenate([in_order_below, items[end - start :]])[: len(items)]
 
-        :raises SketchError: a level is not within the values, or these are more than there is room
-            for.
-        """
-        if self.levels[-1] > room_of(self.k, self.m, len(self.levels) - 1):
-            raise bad_argument(f"The last level ends at {self.levels[-1]}.")
-        bounds = list(pairwise(level - self.levels[0] for level in self.levels))
-        for start, end in bounds:
-            if start < end and not 0 <= start < end <= len(self.items):
-                raise bad_argument(f"A level goes from {start} to {end} of {len(self.items)}.")
-        return [self.items[start : max(start, end)] for start, end in bounds]
-
-    def _with_ends(
-        self, items: npt.NDArray[Any], sums: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def _with_ends(self, items: Items, sums: npt.NDArray[np.int64]) -> Run:
         lacks_least, lacks_largest = items[0] != self.least, items[-1] != self.largest
         if lacks_least:
             items, sums = np.insert(items, 0, self.least), np.insert(sums, 0, 1)
@@ -105,54 +122,12 @@ class KllSketch:
         return items, sums
 
 
-def in_order(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """As Java sorts them: -0.0 is before 0.0, NaN is the last."""
-    return items[np.lexsort((~np.signbit(items), items))]
-
-
-def merged_levels(lower: npt.NDArray[Any], upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The values of two ascending levels, ascending; among equals those of the upper are first."""
-    alike = [np.zeros(len(items), np.int64) for items in (lower, upper)]
-    return _merged([(lower, alike[0]), (upper, alike[1])])[0]
-
-
-def _merged(levels: list[_Run]) -> _Run:
-    """Levels that are ascending are merged into one that is; of others, which bytes of another kind
-    of sketch may have, the library makes what this order of comparisons gives."""
-    if all(_is_ascending(items) for items, _ in levels):
-        items, each = (np.concatenate(part) for part in zip(*levels[::-1], strict=True))
-        order = np.argsort(items, kind="stable")
-        return items[order], each[order]
-    if len(levels) == 1:
-        return levels[0]
-    half = len(levels) // 2
-    return _merged_pair(_merged(levels[:half]), _merged(levels[half:]))
-
-
-def _merged_pair(lower: _Run, upper: _Run) -> _Run:
-    """Among equals those of the upper levels are first."""
-    items, each = (np.concatenate(part) for part in zip(lower, upper, strict=True))
-    at, middle = 0, len(lower[0])
-    other, order = middle, []
-    while at < middle and other < len(items):
-        if items[at] < items[other]:
-            order.append(at)
-            at += 1
-        else:
-            order.append(other)
-            other += 1
-    order += [*range(at, middle), *range(other, len(items))]
-    return items[order], each[order]
-
-
-def _is_ascending(items: npt.NDArray[Any]) -> bool:
-    return not np.isnan(items).any() and bool((items[:-1] <= items[1:]).all())
-
-
-def read_kll(data: bytes, dtype: str) -> KllSketch:
+def read_kll(data: bytes, dtype: str, *, wrapped: bool = False) -> KllSketch:
     """What the bytes say.
 
     :param dtype: NumPy's, of the values.
+    :param wrapped: as the library reads bytes that it does not copy: values of an updatable sketch
+        are as many as its levels may have, wherever they end, and none of one that has seen none.
     :raises SketchError: they are no KLL sketch.
     """
     memory, size = Memory(data), np.dtype(dtype).itemsize
@@ -174,26 +149,34 @@ def read_kll(data: bytes, dtype: str) -> KllSketch:
     if form != _UPDATABLE and empty != (form == _EMPTY):
         raise bad_argument(f"A sketch of this form has another empty flag than {empty}.")
 
-    def values(at: int, count: int) -> npt.NDArray[Any]:
-        return np.frombuffer(memory.some(at, count * size), dtype)
+    def values(at: int, count: int, free: int = 0) -> Items:
+        items = np.frombuffer(memory.some(at, count * size), dtype)
+        return np.concatenate([np.zeros(free, dtype), items])
 
     if form == _EMPTY:
-        return KllSketch(k, m, 0, k, is_sorted, (k, k), values(8, 0))
+        return KllSketch(k, m, 0, k, is_sorted, (k, k), values(8, 0, k))
     if form == _SINGLE:
-        (item,) = items = values(8, 1)
-        return KllSketch(k, m, 1, k, is_sorted, (k - 1, k), items, item, item)
+        items = values(8, 1, k - 1)
+        return KllSketch(k, m, 1, k, is_sorted, (k - 1, k), items, items[-1], items[-1])
     n, k_least, count = memory.int64(8), memory.short(16), memory.unsigned(18)
     stored = count + (form == _UPDATABLE)
     levels = np.frombuffer(memory.some(20, stored * 4), "<i4").tolist()
     if form == _FULL:
         levels.append(room_of(k, m, count))
-    free, end = levels[0], levels[-1]
+    head = (k, m, n, k_least, is_sorted, tuple(levels))
+    if wrapped and n == 0:
+        return KllSketch(*head, values(8, 0))
     at = 20 + stored * 4
     least, largest = values(at, 2)
-    at += (2 + (free if form == _UPDATABLE else 0)) * size
-    return KllSketch(
-        k, m, n, k_least, is_sorted, tuple(levels), values(at, max(0, end - free)), least, largest
-    )
+    at += 2 * size
+    if form == _FULL:
+        free, end = levels[0], levels[-1]
+        if not 0 <= free <= end:
+            raise bad_argument(f"The levels begin at {free} and end at {end}.")
+        items = values(at, end - free, free)
+    else:
+        items = values(at, room_of(k, m, count) if wrapped else levels[-1])
+    return KllSketch(*head, items, least, largest)
 
 
 def room_of(k: int, m: int, count: int) -> int:
@@ -204,6 +187,8 @@ def room_of(k: int, m: int, count: int) -> int:
 def capacity(k: int, m: int, count: int, level: int) -> int:
     """How many values a level may have, of so many levels: each 2/3 of the next, rounded."""
     depth = count - level - 1
+    if depth > _DEEPEST:
+        raise bad_argument(f"There are {count} levels.")
     if depth > _FOLDED:
         return max(m, _two_thirds(_two_thirds(k, depth // 2), depth - depth // 2))
     return max(m, _two_thirds(k, depth))
