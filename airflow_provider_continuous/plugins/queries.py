@@ -101,19 +101,23 @@ def find_query(location: str) -> KnownQuery:
 
 
 def rows_of(listing: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the queries, and what cannot be read among them."""
+    """Return the queries, and what cannot be read among them; each once. One that was read earlier
+    has the figures of then, and ``seen_as``, its state of then."""
+    seen = {query["checkpoint_location"]: query for query in listing["queries"]}
     dark = [
         {
             "name": str(problem["location"]).rstrip("/").rpartition("/")[2],
             "checkpoint_location": problem["location"],
+            "owners": problem.get("owners", []),
+            **(earlier := seen.pop(problem["location"], {})),
             "state": UNREADABLE,
+            "seen_as": earlier.get("state"),
             "message": None,
             "error": problem["error"],
-            "owners": problem.get("owners", []),
         }
         for problem in listing["problems"]
     ]
-    return [*listing["queries"], *dark]
+    return [*seen.values(), *dark]
 
 
 def _told(query: KnownQuery) -> list[dict[str, Any]]:

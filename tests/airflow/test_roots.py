@@ -197,6 +197,25 @@ def test_one_broken_connection_darkens_one_row(live: LiveCheckpoint) -> None:
     assert "no_such_conn" in dark["error"]
 
 
+def test_a_query_that_cannot_be_read_any_more_is_one_row(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    live.commit(0, 1)
+    owners = [owner(live.location)]
+    (seen,) = rows_of(all_queries([], owners))
+    folder = Path(live.location)
+    folder.rename(folder.with_name("aside"))
+    folder.symlink_to(folder)  # in circles: every look fails
+
+    (dark,) = rows_of(all_queries([], owners))
+
+    assert (seen["state"], dark["state"]) == ("UNKNOWN", "UNREADABLE")
+    assert (dark["seen_as"], dark["epoch"]) == ("UNKNOWN", 1)
+    assert "symbolic links" in dark["error"]
+    assert dark["owners"] == seen["owners"]
+
+
 def test_a_checkpoint_of_spark_itself_is_shown(tmp_path: Path, live: LiveCheckpoint) -> None:
     live.commit(0, 1)
 
