@@ -19,7 +19,7 @@ from tests.airflow_faults.scenarios import SCENARIOS, play
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.airflow_faults", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="few scenarios, on SQLite")
+    parser.add_argument("--short", action="store_true", help="few scenarios and tasks")
     parser.add_argument("--only", default="", help="scenarios whose name has this text in it")
     parser.add_argument("--folder", type=Path, help="for what is written; kept")
     parser.add_argument("--publish", action="store_true", help=f"write docs/airflow/{PAGE.name}")

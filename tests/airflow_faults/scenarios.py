@@ -32,11 +32,11 @@ def play(
     """Play scenarios, one after the other, in one Airflow.
 
     :param folder: for everything that is written; new.
-    :param form: ``short`` (SQLite, few tasks) or ``long`` (PostgreSQL if there is one).
+    :param form: ``short`` (few tasks) or ``long``.
     :param report: is told each outcome as soon as it is there.
     """
     outcomes = []
-    with database(form) as settings, World(folder, SENSORS[form], settings).up() as world:
+    with database() as settings, World(folder, SENSORS[form], settings).up() as world:
         for number, scenario in enumerate(scenarios):
             outcome = judge(scenario, world, f"query-{number}")
             if outcome.skipped is not None and (reason := postgresql.missing()):
@@ -47,9 +47,9 @@ def play(
 
 
 @contextmanager
-def database(form: str) -> Iterator[dict[str, str] | None]:
-    """A PostgreSQL server of our own for the long form; None is SQLite."""
-    if form == "short" or postgresql.missing():
+def database() -> Iterator[dict[str, str] | None]:
+    """A PostgreSQL server of our own; None is SQLite, where there is none."""
+    if postgresql.missing():
         yield None
         return
     with postgresql.airflow_database() as settings:

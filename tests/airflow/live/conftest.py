@@ -13,6 +13,7 @@ from scripts.local_airflow.processes import AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.installed import python_path
 from tests.airflow.pages import Page
+from tests.servers import postgresql
 
 _AROUND = Path(__file__).parents[1]
 
@@ -20,7 +21,14 @@ _AROUND = Path(__file__).parents[1]
 @pytest.fixture(scope="package")
 def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcesses]:
     """A real Airflow, one for all tests, with the example DAGs, those of the scenarios, and those
-    of the guide, whose ``/data`` is beside Airflow's home."""
+    of the guide, whose ``/data`` is beside Airflow's home.
+
+    On PostgreSQL: on SQLite, a call that writes waits in the api-server's only thread for another
+    one, which needs that thread to commit. Both stand still until SQLite's timeout, then it
+    answers 500.
+    """
+    if reason := postgresql.missing():
+        pytest.skip(f"PostgreSQL below Airflow: {reason}")
     root = tmp_path_factory.mktemp("airflow")
     shutil.copytree(_AROUND.parents[1] / "dags", root / "dags")
     shutil.copytree(_AROUND / "dags", root / "dags", dirs_exist_ok=True)
@@ -32,9 +40,12 @@ def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
         "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
     }
-    processes = AirflowProcesses(root / "home", root / "dags", environment=changes)
-    with processes:
-        yield processes
+    with postgresql.airflow_database() as database:
+        processes = AirflowProcesses(
+            root / "home", root / "dags", environment={**changes, **database}
+        )
+        with processes:
+            yield processes
 
 
 @pytest.fixture(scope="package")

@@ -28,7 +28,6 @@ from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live.told_epochs import history_of, report
 from tests.airflow.live_checkpoint import LiveCheckpoint
-from tests.waiting import wait_until
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 pytestmark = [
@@ -60,22 +59,10 @@ def root(airflow: AirflowClient, tmp_path_factory: pytest.TempPathFactory) -> It
     for name, where in roots.items():
         extra = json.dumps({"checkpoint-root": where})
         connection = {"connection_id": name, "conn_type": "continuous", "extra": extra}
-        _until_written(airflow, "POST", "/connections", (201, 409), json=connection)
+        airflow._call("POST", "/connections", json=connection)
     yield folder
     for name in roots:
-        _until_written(airflow, "DELETE", f"/connections/{name}", (204, 404))
-
-
-def _until_written(
-    airflow: AirflowClient, method: str, path: str, accept: tuple[int, ...], **more: Any
-) -> None:
-    """Airflow on SQLite answers 500 to one of two who write at once, the other may be a task that
-    starts: then nothing was written."""
-
-    def written() -> bool:
-        return airflow._call(method, path, accept=(*accept, 500), **more).status_code in accept
-
-    wait_until(written, f"{method} {path}", 120)  # SQLite waits for half a minute itself
+        airflow._call("DELETE", f"/connections/{name}", accept=(204,))
 
 
 @pytest.fixture(scope="module")
