@@ -17,6 +17,7 @@ from urllib.parse import quote
 import jinja2
 from airflow.api_fastapi.app import get_auth_manager
 from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BeforeValidator
@@ -60,6 +61,7 @@ def create_app() -> FastAPI:
     )
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
     app.add_exception_handler(AnyHTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _misread)
     html = partial(_html, _templates())
     app.state.html = html
 
@@ -175,6 +177,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     page = html("error.html", request, status=error.status_code, detail=error.detail)
     page.status_code = error.status_code
     return page  # type: ignore[no-any-return]
+
+
+async def _misread(request: Request, error: Exception) -> Response:
+    """An address that asks for what there is not, such as a window of history."""
+    assert isinstance(error, RequestValidationError)
+    told = [f"{each['loc'][-1]}={each['input']!r}: {each['msg']}." for each in error.errors()]
+    return await _refused(request, HTTPException(422, " ".join(told)))
 
 
 def _templates() -> jinja2.Environment:

@@ -141,6 +141,20 @@ def test_another_site_cannot_act(
     assert running.checkpoint.requests.pending("run-1") is None
 
 
+def test_an_address_that_asks_for_what_there_is_not(
+    client: TestClient, known: Any, running: LiveCheckpoint
+) -> None:
+    known("seen")
+    asked = {"at": running.location, "window": "a while", "epoch": "soon"}
+    page = client.get("/query", params=asked, headers={"accept": "text/html"})
+    told = client.get("/query.json", params=asked)
+    assert page.status_code == told.status_code == 422
+    assert page.headers["content-type"].startswith("text/html")
+    for text in (page.text, told.json()["detail"]):
+        assert "window=" in text
+        assert "epoch=" in text
+
+
 def act(client: TestClient, action: str, **asked: Any) -> Any:
     return client.post(f"/act/{action}", params={"at": "/x"}, json=asked, headers=HEADER)
 
