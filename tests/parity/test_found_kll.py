@@ -50,14 +50,15 @@ def test_kll_sketches_that_can_be_added_to_and_have_no_room(spark: SparkSession)
 def test_kll_whose_levels_end_before_they_begin(spark: SparkSession, of: str) -> None:
     """The last one, or one in the middle; some begin or end before all values, or have none."""
     dtype = {"bigint": "<i8", "float": "<f4", "double": "<f8"}[of]
-    falling = [[5, 4], [8, 0], [9, 8], [5, -1], [-1, -2], [5, 7, 4], [9, 12, 8], [5, 16, 4]]
+    falling = [[5, 4], [7, 0], [9, 8], [5, -1], [-1, -2], [5, 7, 4], [9, 12, 8], [5, 16, 4]]
     rising = [[5, 3, 4], [9, 4, 8], [2, 12, 2], [-1, 5], [5, 3, 4, 8], [6, 9, 2, 4], [7, 8, 3, 9]]
     damaged = [
         _that_can_be_added_to(levels, dtype, n, is_sorted=is_sorted)
         for levels in falling + rising
         for n, is_sorted in ((3, True), (3, False), (1, True), (0, True))
     ]
-    cut_off = [b"\5\1" + each[2:] for each in damaged]
+    shorter = [(each, 16 + 4 * each[18]) for each in damaged]  # do not say where the last ends
+    cut_off = [b"\5\1" + each[2 : at + 4] + each[at + 8 :] for each, at in shorter]
     whole = [[5, 8], [4, 8, 12, 16], [0, 8], [0, 8, 16]]
     others = [_that_can_be_added_to(levels, dtype, 20) for levels in whole]
     others += [bytes.fromhex("02010f0108000800"), bytes.fromhex("02020f0008000800") + bytes(8)]
