@@ -1,10 +1,11 @@
 """Arrays of Java: what is outside of one is an error.
 
-Source: ``KllLongsHelper.java`` of datasketches-java.
+Source: ``KllLongsHelper.java``, ``KllLongsSketch.java`` of datasketches-java.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,44 +59,57 @@ def merged_into(target: Items, to: int, lower: _Part, upper: _Part) -> None:
         span(target, place, 1)[0] = wanted
 
 
-def merged_levels(lower: Items, upper: Items) -> Items:
-    """The values of two ascending levels, ascending; among equals those of the upper are first."""
-    alike = [np.zeros(len(items), np.int64) for items in (lower, upper)]
-    return merged_runs([(lower, alike[0]), (upper, alike[1])])[0]
-
-
 def in_order(items: Items) -> Items:
     """As Java sorts them: -0.0 is before 0.0, NaN is the last."""
     return items[np.lexsort((~np.signbit(items), items))]
 
 
-def merged_runs(levels: list[Run]) -> Run:
-    """Levels that are ascending are merged into one that is; of others, which bytes of another kind
-    of sketch may have, the library makes what this order of comparisons gives."""
-    if all(_is_ascending(items) for items, _ in levels):
-        items, each = (np.concatenate(part) for part in zip(*levels[::-1], strict=True))
-        order = np.argsort(items, kind="stable")
+def merged_levels(lower: Items, upper: Items) -> Items:
+    """The values of two ascending levels, ascending; among equals those of the upper are first."""
+    items = np.concatenate([lower, upper])
+    return merged_runs((items, np.zeros(len(items), np.int64)), [0, len(lower), len(items)])[0]
+
+
+def merged_runs(run: Run, bounds: list[int]) -> Run:
+    """Levels that are ascending are merged into one that is; among equals those of higher ones are
+    first. Of others, which bytes of another kind of sketch may have, and of levels that overlap,
+    the library makes what its order of comparisons gives.
+
+    :param bounds: where each level begins, and the last ends.
+    :raises SketchError: there is no room for levels that overlap.
+    """
+    items, each = run
+    places = [np.arange(start, end) for start, end in pairwise(bounds)]
+    if bounds == sorted(bounds) and all(_is_ascending(items[place]) for place in places):
+        place = np.concatenate(places[::-1])
+        order = place[np.argsort(items[place], kind="stable")]
         return items[order], each[order]
-    if len(levels) == 1:
-        return levels[0]
-    half = len(levels) // 2
-    return _merged_pair(merged_runs(levels[:half]), merged_runs(levels[half:]))
+    target = items.copy(), each.copy()
+    _merge((items.copy(), each.copy()), target, bounds)
+    return target
 
 
-def _merged_pair(lower: Run, upper: Run) -> Run:
-    """Among equals those of the upper levels are first."""
-    items, each = (np.concatenate(part) for part in zip(lower, upper, strict=True))
-    at, middle = 0, len(lower[0])
-    other, order = middle, []
-    while at < middle and other < len(items):
-        if items[at] < items[other]:
+def _merge(source: Run, target: Run, bounds: list[int]) -> None:
+    """Levels of both, which are the same at first, into the second; halves of them the other way
+    round before."""
+    count = len(bounds) - 1
+    if count == 1:
+        return
+    half = count // 2
+    _merge(target, source, bounds[: half + 1])
+    _merge(target, source, bounds[half:])
+    at, middle, end = bounds[0], bounds[half], bounds[-1]
+    order, other = [], middle
+    while at < middle and other < end:
+        if source[0][at] < source[0][other]:
             order.append(at)
             at += 1
         else:
             order.append(other)
             other += 1
-    order += [*range(at, middle), *range(other, len(items))]
-    return items[order], each[order]
+    order += range(at, middle) if at < middle else range(other, end)
+    for values, merged in zip(source, target, strict=True):
+        span(merged, bounds[0], len(order))[:] = values[order]
 
 
 def _is_ascending(items: Items) -> bool:

@@ -100,8 +100,7 @@ class KllSketch:
                 bounds[-1:] = [start, end]
         if len(bounds) == 1:
             raise bad_argument("The sketch has no values.")
-        parts = [(items[start:end], weights[start:end]) for start, end in pairwise(bounds)]
-        items, each = merged_runs(parts)
+        items, each = merged_runs((items, weights), bounds)
         return self._with_ends(items, np.cumsum(each, dtype=np.int64))
 
     def _ascending_below(self) -> Items:
