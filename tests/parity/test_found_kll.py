@@ -90,3 +90,15 @@ def test_kll_without_levels(spark: SparkSession) -> None:
     head = bytes.fromhex("05010f0008000800") + (1).to_bytes(8, "little") + b"\x08\x00\x00\x00"
     table = pa.table({"b": pa.array([head + bytes(16), head + bytes(80)], pa.binary())})
     assert_parity(spark, table, ["kll_sketch_get_quantile_bigint(b, 0.5D)"])
+
+
+def test_kll_with_nan_is_merged(spark: SparkSession) -> None:
+    """As the least value of one, and as a value for which there is no room."""
+    whole = _that_can_be_added_to([5, 8], "<f4")
+    least = whole[:28] + np.array([np.nan], "<f4").tobytes() + whole[32:]
+    full = _that_can_be_added_to([0, 8], "<f4")
+    within = full[:36] + np.array([1, 1, 1, 1, 1, np.nan, 1, 1], "<f4").tobytes() + full[68:]
+    pairs = [(whole, least), (least, whole), (least, least), (whole, full), (whole, within)]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    expressions = ["kll_sketch_to_string_float(kll_sketch_merge_float(a, b))"]
+    assert_parity(spark, table, expressions)

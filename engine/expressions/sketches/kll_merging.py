@@ -44,6 +44,7 @@ def merged(left: KllSketch, right: KllSketch) -> KllSketch:
     ends = [right.least], [right.largest]
     if left.n:
         ends = [left.least, right.least], [left.largest, right.largest]
+    least = in_order(np.array(ends[0], left.values.dtype))[0]
     return KllSketch(
         k=left.k,
         m=left.m,
@@ -52,7 +53,7 @@ def merged(left: KllSketch, right: KllSketch) -> KllSketch:
         sorted=growing.sorted,
         levels=tuple(growing.levels),
         values=growing.values,
-        least=in_order(np.array(ends[0], left.values.dtype))[0],
+        least=next((end for end in ends[0] if end != end), least),
         largest=in_order(np.array(ends[1], left.values.dtype))[-1],
     )
 
@@ -102,7 +103,7 @@ class _Growing:
     def add(self, item: Any) -> None:
         """One value."""
         if self.levels[0] == 0:
-            self._make_room()
+            self._make_room(item)
         self.levels[0] -= 1
         self.sorted = False
         self._n += 1
@@ -176,10 +177,12 @@ class _Growing:
             level += 1
         return count, held, ends
 
-    def _make_room(self) -> None:
-        """Halve the first level that is full."""
+    def _make_room(self, item: Any) -> None:
+        """Halve the first level that is full, for this value."""
         level = self._full()
         if level == len(self.levels) - 2:
+            if self._n == 0 or item != item:  # the least value is none then, or NaN
+                raise bad_argument("The sketch must not be empty for this operation. ")
             self._add_level()
         levels = self.levels
         start, end = levels[level], levels[level + 1]
@@ -204,8 +207,6 @@ class _Growing:
 
     def _add_level(self) -> None:
         """One more on top, and room for the values that it may have."""
-        if self._n == 0:
-            raise bad_argument("The sketch must not be empty for this operation. ")
         more, room = capacity(self._k, self._m, len(self.levels), 0), self.levels[-1]
         values = np.zeros(room + more, self.values.dtype)
         copied(self.values, 0, values, more, room)
