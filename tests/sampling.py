@@ -9,7 +9,6 @@ after every change. ``make test-whole`` plays all, and so does ``pytest`` with n
 from __future__ import annotations
 
 import functools
-import math
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -32,7 +31,8 @@ def seed_of_code() -> int:
 
 
 def left_out(shares: Iterable[tuple[str, float]], seed: int) -> set[str]:
-    """Those that are not drawn. Of each file at least one is.
+    """Those that are not drawn. Where a share makes one and a half of a file's tests, chance says
+    whether that is one or two: the only one of its kind is not played each time.
 
     :param shares: ids of tests, each with how many of its file's are played, up to 1. Different
         shares are drawn apart.
@@ -42,13 +42,20 @@ def left_out(shares: Iterable[tuple[str, float]], seed: int) -> set[str]:
         together[name.partition("::")[0], share].append(name)
     return {
         name
-        for (_, share), names in together.items()
-        for name in _by_chance(names, seed)[math.ceil(len(names) * share) :]
+        for (file, share), names in together.items()
+        for name in _by_chance(names, seed)[
+            int(len(names) * share + _chance(f"{seed} {file} {share}")) :
+        ]
     }
 
 
+def _chance(of: str) -> float:
+    """Below 1, the same for the same text."""
+    return zlib.crc32(of.encode()) / 2**32
+
+
 def _by_chance(names: Sequence[str], seed: int) -> list[str]:
-    return sorted(names, key=lambda name: zlib.crc32(f"{seed} {name}".encode()))
+    return sorted(names, key=lambda name: _chance(f"{seed} {name}"))
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_FEW: Final = 0.25
+_FEW: Final = 0.15
 """One more value, type or function beside Spark."""
-_SOME: Final = 0.35
+_SOME: Final = 0.2
 """One more story of processes, servers or browsers; or one more shape of a model."""
 
 SHARES: Final = {
@@ -28,9 +28,9 @@ SHARES: Final = {
         (
             "spark",
             _SOME,
-            "checkpoint_upkeep cli_run connectors continuous_query file_source kafka "
-            "native_queries other_peoples plan plan_partition_keys plan_stages replay signals "
-            "state_and_sinks workers",
+            "checkpoint_upkeep cli_run connectors continuous_query file_source init kafka "
+            "keys_in_partitions late_letters metrics_run mqtt native_queries other_peoples plan "
+            "plan_partition_keys plan_stages replay rewind session signals state_and_sinks workers",
         ),
         ("parity", _FEW, "found found_compiled parity"),
         ("parity/java_regexes", _FEW, "java_regexes"),
@@ -43,8 +43,8 @@ SHARES: Final = {
         (
             "unit",
             _SOME,
-            "files_sink_storage iceberg_catalogs late_entries optimizer pins redaction rewind s3 "
-            "snapshots state_columns state_retention",
+            "custom_state_on_disk files_sink_storage iceberg_catalogs late_entries optimizer pins "
+            "redaction rewind s3 session_stage snapshots state_columns state_retention",
         ),
         ("simulation", _FEW, "keys_in_partitions"),
         (
@@ -55,20 +55,21 @@ SHARES: Final = {
         (
             "airflow",
             _SOME,
-            "command_line end_operators killing standalone_queue standby start_operator "
-            "upgrade_operator waiting_for_a_start",
+            "command_line end_operators killing native_queries standalone_queue standby "
+            "standby_spark start_operator upgrade_operator waiting_for_a_start",
         ),
         (
             "airflow/live",
             _SOME,
-            "browser checkpoint_dags dags kafka_dags life_cycle_dags watching_dags",
+            "browser charts checkpoint_dags dags kafka_dags life_cycle_dags watching_dags",
         ),
         ("connectors/databases", _SOME, "sinks"),
         ("connectors/delta", _SOME, "beside_spark"),
         ("connectors/kafka", _SOME, "beside_spark outages source transactions"),
         ("connectors/lakes", _SOME, "iceberg maintenance"),
-        ("connectors/mqtt", _SOME, "outages sink source"),
+        ("connectors/mqtt", _SOME, "lost_sessions outages sink source"),
         ("connectors/postgres", _SOME, "source"),
+        ("connectors/sqlalchemy", _SOME, "sink"),
         ("docker", _SOME, "commands"),
         ("faults", _SOME, "faults_short"),
         ("system", _SOME, "installed"),

@@ -16,7 +16,7 @@ from tests.airflow_faults.scenarios import SCENARIOS, play
 pytestmark = pytest.mark.airflow
 
 
-@pytest.mark.sampled(0.5)
+@pytest.mark.sampled(0.3)
 @pytest.mark.parametrize(
     "scenario", [pytest.param(each, id=each.name) for each in SCENARIOS if each.short]
 )

@@ -12,11 +12,16 @@ from tests.shares import SHARES
 ROADS = [(f"tests/faults/test_roads.py::test_road[{name}]", 1 / 3) for name in "abcdefghi"]
 
 
-def test_a_share_of_each_file_is_drawn_and_at_least_one_test() -> None:
-    alone = [("tests/other.py::test", 0.01)]
-    out = left_out([*ROADS, *alone], seed=1)
+def test_a_share_of_each_file_is_drawn() -> None:
+    out = left_out(ROADS, seed=1)
     assert len(out) == 6
     assert out <= {name for name, _ in ROADS}
+
+
+def test_the_only_one_of_its_kind_is_drawn_as_often_as_its_share_says() -> None:
+    alone = [("tests/other.py::test", 0.25)]
+    drawn = sum(not left_out(alone, seed) for seed in range(1_000))
+    assert 200 <= drawn <= 300
 
 
 def test_the_same_code_draws_the_same_and_others_draw_others() -> None:
