@@ -176,6 +176,11 @@ class Backend(ABC):
         log = DriverLog(Path(handle.log), since)
         return log.new_lines(ended=ended), log.position
 
+    def last_words(self, handle: Handle) -> str:
+        """Return the end of what a driver on a cluster has written there, without its secrets;
+        empty where that cannot be read, or :meth:`logs` has it."""
+        return ""
+
 
 def label_of(checkpoint_url: str) -> str:
     """Return what marks all submissions of a checkpoint: 31 letters, digits and ``-``."""

@@ -12,6 +12,7 @@ from engine.redaction.texts import PRIVATE_KEY
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024
 KEY_BYTES_MAX = 16 * 1024
+TAIL_LINES = 20
 TAIL_BYTES_MAX = 16 * 1024
 _KEY = re.compile(PRIVATE_KEY.encode())
 
@@ -51,11 +52,15 @@ class DriverLog:
         return [f"... {left_out:,} bytes left out, see {self._path}", *shown] if left_out else shown
 
 
-def tail(path: Path, lines_max: int = 20) -> str:
+def tail(path: Path, lines_max: int = TAIL_LINES) -> str:
     """Return the end of a log, without its secrets; empty when it is not on this machine."""
     _, data = _end_of(path, 0, TAIL_BYTES_MAX)
-    lines = data.decode(errors="replace").splitlines()
-    return redact("\n".join(lines[-lines_max:]))  # a key may go over several lines
+    return end_of_text(data.decode(errors="replace"), lines_max)
+
+
+def end_of_text(text: str, lines_max: int = TAIL_LINES) -> str:
+    """Return the last lines of a text, without its secrets."""
+    return redact("\n".join(text.splitlines()[-lines_max:]))  # a key may go over several lines
 
 
 def _end_of(path: Path, position: int, bytes_max: int) -> tuple[int, bytes]:

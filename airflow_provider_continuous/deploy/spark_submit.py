@@ -6,6 +6,7 @@ cluster, whose manager is asked about it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from airflow_provider_continuous.deploy.contract import (
     DriverStatus,
     Handle,
 )
+from airflow_provider_continuous.deploy.driver_log import end_of_text
 from airflow_provider_continuous.deploy.managers.contract import Manager
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import make_plan
@@ -28,6 +30,9 @@ from airflow_provider_continuous.deploy.submission import (
     Submission,
 )
 from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
+
+_INFO = re.compile(r"^[\d/]+ [\d:]+ INFO .*\n?", re.MULTILINE)
+"""As Spark's own settings of its log have it, which hold on a cluster that has none."""
 
 
 class SparkSubmit(Backend):
@@ -122,6 +127,13 @@ class ClusterMode(SparkSubmit):
         if driver_id is None:
             return stopped
         return self._manager.kill(driver_id, handle)
+
+    def last_words(self, handle: Handle) -> str:
+        """Ask the manager for them; what Spark tells of its own end is left out."""
+        driver_id = handle.driver_id or self._manager.find(handle)
+        if driver_id is None:
+            return ""
+        return end_of_text(_INFO.sub("", self._manager.last_words(driver_id, handle)))
 
     def _marks(self, handle: Handle) -> Mapping[str, str]:
         return self._manager.marks(handle)

@@ -133,11 +133,15 @@ class SubmittedQuery:
 
         :param exit_code: of its process, if it has ended; it tells whether a retry can help.
         """
-        output = tail(self.log_path)
+        output, words = tail(self.log_path), self._backend.last_words(self.handle)
+        ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
+        ends += (
+            [f"The end of what the driver has written on the cluster:\n{words}"] if words else []
+        )
         wrong = exit_code == WRONG_USE and self._backend.name in ("local", "client")
         return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
-            hint=f"The end of its log, {self.log_path}:\n{output}" if output else None,
+            hint="\n".join(ends) or None,
         )
 
     def _ends_within(self, seconds: float) -> bool:

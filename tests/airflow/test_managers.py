@@ -108,6 +108,44 @@ def test_only_a_driver_can_be_killed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+WORKER = "worker-20260101000000-10.0.0.7-40321"
+
+
+def test_the_last_words_are_with_the_worker(server: StandIn) -> None:
+    asked = []
+
+    def page(query: dict[str, list[str]]) -> str:
+        (stream,) = query.pop("logType")
+        asked.append(query)
+        return f"==== Bytes 0-9 of 9 of /work/driver-1/{stream} ====\nthe end\nof {stream}\n"
+
+    server.answers["/json/"] = {
+        "status": "ALIVE",
+        "completeddrivers": [{"id": DRIVER, "state": "FAILED", "worker": WORKER}],
+        "workers": [{"id": WORKER, "webuiaddress": f"{server.address}/of-it/"}],
+    }
+    server.answers["/of-it/log/"] = page
+
+    words = master(server.address).last_words(DRIVER, HANDLE)
+    assert words.split() == ["the", "end", "of", "stderr", "the", "end", "of", "stdout"]
+    assert asked == [{"driverId": [DRIVER], "byteLength": ["16384"]}] * 2
+
+
+@pytest.mark.parametrize(
+    "answer", [500, "Error: Log type must be one of stderr, stdout, launcher, driver"]
+)
+def test_no_last_words(server: StandIn, answer: Any) -> None:
+    driver = {"id": DRIVER, "state": "SUBMITTED", "worker": "None"}
+    told = {"status": "ALIVE", "activedrivers": [driver], "workers": []}
+    server.answers["/json/"] = told
+    assert master(server.address).last_words(DRIVER, HANDLE).strip() == ""
+    driver["worker"] = WORKER
+    told["workers"] = [{"id": WORKER, "webuiaddress": server.address}]
+    server.answers["/log/"] = answer
+    assert master(server.address).last_words(DRIVER, HANDLE).strip() == ""
+    assert master("http://127.0.0.1:1").last_words(DRIVER, HANDLE) == ""
+
+
 # -- YARN -----------------------------------------------------------------------------------------
 
 APPS = "/ws/v1/cluster/apps"
@@ -179,6 +217,30 @@ def test_yarn_is_asked_for_the_end(server: StandIn) -> None:
     assert not Yarn(server.address).kill(APPLICATION, HANDLE)
 
 
+def test_the_last_words_are_with_the_node_of_the_last_attempt(server: StandIn) -> None:
+    container = "container_1700000000000_0007_02_000001"
+    app = {
+        "state": "FAILED",
+        "amContainerLogs": f"{server.address}/node/containerlogs/{container}/me",
+    }
+    server.answers[f"{APPS}/{APPLICATION}"] = {"app": app}
+    logs = f"/ws/v1/node/containerlogs/{container}"
+    for stream in ("stderr", "stdout"):
+        server.answers[f"{logs}/{stream}"] = (
+            f"****\nContainer: it on a-node\n====\nLogType:{stream}\nLogLength:17\nLogContents:\n"
+            f"the end\nof {stream}\nEnd of LogType:{stream}.This log file is complete.\n"
+        )
+
+    words = Yarn(server.address).last_words(APPLICATION, HANDLE)
+    assert words.split() == ["the", "end", "of", "stderr", "the", "end", "of", "stdout"]
+    assert server.asked[-1][1] == f"{logs}/stdout?size=-16384"
+    server.answers[f"{logs}/stderr"] = 404
+    assert Yarn(server.address).last_words(APPLICATION, HANDLE) == ""
+    app["amContainerLogs"] = "file:///etc/passwd"
+    assert Yarn(server.address).last_words(APPLICATION, HANDLE) == ""
+    assert Yarn(None).last_words(APPLICATION, HANDLE) == ""
+
+
 def test_a_manager_that_is_not_there() -> None:
     with pytest.raises(ManagerError, match="does not answer"):
         ask("http://127.0.0.1:1/json/")
@@ -207,14 +269,22 @@ class Client:
             raise self.pods[name]
         return self.pods[name]
 
+    def read_namespaced_pod_log(
+        self, name: str, namespace: str, container: str, tail_lines: int, _request_timeout: float
+    ) -> str:
+        assert namespace == "streams"
+        return f"{tail_lines} lines of {container} in {name}"
+
     def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: float) -> None:
         del self.pods[name]
 
 
-def pod(phase: str, label: str | None = HANDLE.label) -> Any:
+def pod(phase: str, label: str | None = HANDLE.label, *containers: str) -> Any:
     labels = None if label is None else {LABEL: label}
     return SimpleNamespace(
-        status=SimpleNamespace(phase=phase), metadata=SimpleNamespace(labels=labels)
+        status=SimpleNamespace(phase=phase),
+        metadata=SimpleNamespace(labels=labels),
+        spec=SimpleNamespace(containers=[SimpleNamespace(name=name) for name in containers]),
     )
 
 
@@ -267,3 +337,26 @@ def test_only_a_pod_of_this_checkpoint_is_deleted(label: str | None, killed: boo
 
     assert Kubernetes("streams", client).kill("a-pod", HANDLE) is killed
     assert ("a-pod" in client.pods) is not killed
+
+
+@pytest.mark.parametrize(
+    ("containers", "whose"),
+    [
+        (["mesh", "spark-kubernetes-driver"], "spark-kubernetes-driver"),
+        (["mine", "mesh"], "mine"),
+    ],
+)
+def test_the_last_words_are_those_of_the_drivers_container(
+    containers: list[str], whose: str
+) -> None:
+    kubernetes = Kubernetes("streams", Client(**{POD: pod("Failed", HANDLE.label, *containers)}))
+
+    assert kubernetes.last_words(POD, HANDLE) == f"200 lines of {whose} in {POD}"
+
+
+def test_nobody_elses_last_words_are_told() -> None:
+    client = Client(other=pod("Failed", "continuous-other", "its"), early=pod("Pending"))
+
+    for name in ("other", "early", "no-such-pod"):
+        assert Kubernetes("streams", client).last_words(name, HANDLE) == ""
+    assert Kubernetes("streams", None).last_words(POD, HANDLE) == ""

@@ -1,8 +1,10 @@
-"""Drivers that wait for room on a real standalone cluster: one, however often it is asked for."""
+"""Drivers that wait for room on a real standalone cluster: one, however often it is asked for. And
+one that fails there."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -127,3 +129,20 @@ def test_a_driver_is_killed_while_it_is_submitted(
 
     assert drivers(cluster)["SUBMITTED"] == before["SUBMITTED"]
     assert hook.on_its_way(spec["checkpoint_location"]) is None
+
+
+def test_what_a_driver_has_written_on_the_cluster_is_told(
+    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = json.loads(os.environ["AIRFLOW_CONN_CONTINUOUS_DEFAULT"])
+    del there["extra"]["spark_submit"]["conf"]
+    monkeypatch.setenv("AIRFLOW_CONN_CONTINUOUS_DEFAULT", json.dumps(there))
+    spec["sql"] = "SELECT no_such_column FROM source"
+    hook = ContinuousQueryHook()
+    submitted = hook.submit(hook.specification(spec), "a task")
+
+    with pytest.raises(QueryStartError) as told:
+        hook.wait_until_started(submitted, WAIT_S)
+
+    _, _, words = str(told.value).partition("has written on the cluster:\n")
+    assert "no_such_column" in words, str(told.value)

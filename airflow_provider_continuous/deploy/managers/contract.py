@@ -15,6 +15,10 @@ from airflow_provider_continuous.deploy.contract import DriverStatus, Handle
 
 ANSWER_S = 5.0
 """A manager answers within so many seconds, or counts as out of reach."""
+WORDS_BYTES_MAX = 16 * 1024
+STREAMS = ("stderr", "stdout")
+"""Of a driver on a cluster Java writes to the first one, and Spark what Python writes to the second
+one, errors too."""
 _OUTPUT_BYTES_MAX = 1024 * 1024
 
 
@@ -39,6 +43,12 @@ class Manager(ABC):
     @abstractmethod
     def kill(self, driver_id: str, handle: Handle) -> bool:
         """Ask the manager to kill a driver; tell whether it could be asked. Returns at once."""
+
+    @abstractmethod
+    def last_words(self, driver_id: str, handle: Handle) -> str:
+        """Return the end of what a driver has written on the cluster, what Python has written
+        last, with its secrets; :data:`WORDS_BYTES_MAX` at most of each of its streams. Empty where
+        that cannot be read."""
 
 
 def said(handle: Handle, pattern: re.Pattern[str]) -> str | None:
@@ -69,21 +79,36 @@ def ask(url: str, *, put: Mapping[str, Any] | None = None) -> dict[str, Any]:
     :param put: what to put there; None: only read.
     :raises ManagerError: there was no such answer.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ManagerError(f"{url} is no address of a web page")
     body = None if put is None else json.dumps(put).encode()
-    headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    method = "GET" if put is None else "PUT"
-    request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310  # checked
+    text = _answer(url, "application/json", body)
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
-            text = answer.read()
         found = json.loads(text) if text.strip() else {}
-    except urllib.error.HTTPError as error:
-        with error:
-            raise ManagerError(f"{url} answers {error.code}", error.code) from error
-    except (OSError, ValueError) as error:  # refused, silent, or no JSON
+    except ValueError as error:
         raise ManagerError(f"{url} does not answer: {error}") from error
     if not isinstance(found, dict):
         raise ManagerError(f"{url} answers something else")
     return found
+
+
+def ask_for_text(url: str) -> str:
+    """Ask over HTTP; return the text of the answer, without what is no text in it.
+
+    :raises ManagerError: there was no answer.
+    """
+    return _answer(url, "text/plain").decode(errors="replace")
+
+
+def _answer(url: str, accept: str, put: bytes | None = None) -> bytes:
+    if not url.startswith(("http://", "https://")):
+        raise ManagerError(f"{url} is no address of a web page")
+    headers = {"Accept": accept, "Content-Type": "application/json"}
+    method = "GET" if put is None else "PUT"
+    request = urllib.request.Request(url, put, headers, method=method)  # noqa: S310  # checked
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            raise ManagerError(f"{url} answers {error.code}", error.code) from error
+    except OSError as error:  # refused, or silent
+        raise ManagerError(f"{url} does not answer: {error}") from error

@@ -11,10 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.managers.contract import ANSWER_S, Manager
+from airflow_provider_continuous.deploy.managers.contract import (
+    ANSWER_S,
+    WORDS_BYTES_MAX,
+    Manager,
+)
 
 LABEL = "continuous-checkpoint"
 POD_NAME = "spark.kubernetes.driver.pod.name"
+_CONTAINER = "spark-kubernetes-driver"
+"""As Spark calls it, unless a template of the pod does."""
+_LINES = 200
 _PHASES = {
     "Pending": DriverState.STARTING,
     "Running": DriverState.RUNNING,
@@ -65,13 +72,8 @@ class Kubernetes(Manager):
 
     def kill(self, driver_id: str, handle: Handle) -> bool:
         """Delete the pod, if it has this checkpoint's label."""
-        if self._client is None:
-            return False
         try:
-            pod = self._client.read_namespaced_pod(
-                driver_id, self._namespace, _request_timeout=ANSWER_S
-            )
-            if (pod.metadata.labels or {}).get(LABEL) != handle.label:
+            if self._own_pod(driver_id, handle) is None:
                 return False
             self._client.delete_namespaced_pod(
                 driver_id, self._namespace, _request_timeout=ANSWER_S
@@ -79,3 +81,30 @@ class Kubernetes(Manager):
         except Exception:  # of a package that need not be installed: it could not be asked
             return False
         return True
+
+    def last_words(self, driver_id: str, handle: Handle) -> str:
+        """Read the log of the pod's container, of several that of Spark's driver, if the pod has
+        this checkpoint's label."""
+        try:
+            pod = self._own_pod(driver_id, handle)
+            if pod is None:
+                return ""
+            names = [container.name for container in pod.spec.containers]
+            text = self._client.read_namespaced_pod_log(
+                driver_id,
+                self._namespace,
+                container=_CONTAINER if _CONTAINER in names else names[0],
+                tail_lines=_LINES,
+                _request_timeout=ANSWER_S,
+            )
+        except Exception:  # as above; or nothing of it has started
+            return ""
+        return str(text or "")[-WORDS_BYTES_MAX:]
+
+    def _own_pod(self, driver_id: str, handle: Handle) -> Any:
+        if self._client is None:
+            return None
+        pod = self._client.read_namespaced_pod(
+            driver_id, self._namespace, _request_timeout=ANSWER_S
+        )
+        return pod if (pod.metadata.labels or {}).get(LABEL) == handle.label else None

@@ -12,11 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask, said
+from airflow_provider_continuous.deploy.managers.contract import (
+    STREAMS,
+    WORDS_BYTES_MAX,
+    Manager,
+    ManagerError,
+    ask,
+    ask_for_text,
+    said,
+)
 
 WEB_PORT = 8080
 """Of a master's web page, unless it is set."""
@@ -59,24 +68,15 @@ class StandaloneMaster(Manager):
 
     def status(self, driver_id: str) -> DriverStatus:
         """Ask the active master."""
-        problems = []
-        for page in self._pages:
-            try:
-                told = ask(f"{page}/json/")
-            except ManagerError as error:
-                problems.append(str(error))
-                continue
-            if told.get("status") != "ALIVE":
-                problems.append(f"the master of {page} is {told.get('status')}")
-                continue
-            drivers = [*told.get("activedrivers", ()), *told.get("completeddrivers", ())]
-            for driver in drivers:
-                if driver["id"] == driver_id:
-                    state = _STATES.get(driver["state"], DriverState.UNKNOWN)
-                    return DriverStatus(state, f"{driver_id} is {driver['state']}")
+        try:
+            driver = _driver(self._told(), driver_id)
+        except ManagerError as error:
+            why = f"{error}. Say where its web page is: spark_submit.master_web"
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+        if driver is None:
             return DriverStatus(DriverState.ENDED, f"the master does not know {driver_id}")
-        why = f"{'; '.join(problems)}. Say where its web page is: spark_submit.master_web"
-        return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+        state = _STATES.get(driver["state"], DriverState.UNKNOWN)
+        return DriverStatus(state, f"{driver_id} is {driver['state']}")
 
     def kill(self, driver_id: str, handle: Handle) -> bool:
         """Start Spark's program for it, which outlives this process."""
@@ -85,6 +85,50 @@ class StandaloneMaster(Manager):
         command = [self._spark_submit(), *_CLIENT, "kill", self._master, driver_id]
         processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
         return True
+
+    def last_words(self, driver_id: str, handle: Handle) -> str:
+        """Ask the web page of the worker that has run it.
+
+        Source: ``LogPage`` of Spark's worker, whose first line says which part that is.
+        """
+        try:
+            told = self._told()
+            driver = _driver(told, driver_id) or {}
+            for worker in told.get("workers", ()):
+                if worker["id"] == driver.get("worker"):
+                    page = f"{str(worker['webuiaddress']).rstrip('/')}/log/?driverId={driver_id}"
+                    return "\n".join(_end_of(page, stream) for stream in STREAMS)
+        except ManagerError:
+            pass
+        return ""
+
+    def _told(self) -> dict[str, Any]:
+        """What the active master says.
+
+        :raises ManagerError: none does.
+        """
+        problems = []
+        for page in self._pages:
+            try:
+                told = ask(f"{page}/json/")
+            except ManagerError as error:
+                problems.append(str(error))
+                continue
+            if told.get("status") == "ALIVE":
+                return told
+            problems.append(f"the master of {page} is {told.get('status')}")
+        raise ManagerError("; ".join(problems))
+
+
+def _end_of(page: str, stream: str) -> str:
+    found = ask_for_text(f"{page}&logType={stream}&byteLength={WORDS_BYTES_MAX}")
+    head, _, text = found.partition("\n")
+    return text if head.startswith("==== Bytes ") else ""
+
+
+def _driver(told: Mapping[str, Any], driver_id: str) -> Mapping[str, Any] | None:
+    drivers = [*told.get("activedrivers", ()), *told.get("completeddrivers", ())]
+    return next((driver for driver in drivers if driver["id"] == driver_id), None)
 
 
 def _page_of(master: str) -> str:

@@ -11,9 +11,19 @@ import re
 from collections.abc import Mapping
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.managers.contract import Manager, ManagerError, ask, said
+from airflow_provider_continuous.deploy.managers.contract import (
+    STREAMS,
+    WORDS_BYTES_MAX,
+    Manager,
+    ManagerError,
+    ask,
+    ask_for_text,
+    said,
+)
 
 _ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
+_LOGS = re.compile(r"(https?://[^/]+)/.*\b(container_[\w]+)")
+_CONTENTS, _END = "LogContents:\n", "\nEnd of LogType:"
 _STATES = {
     "NEW": DriverState.STARTING,
     "NEW_SAVING": DriverState.STARTING,
@@ -80,3 +90,26 @@ class Yarn(Manager):
         except ManagerError:
             return False
         return True
+
+    def last_words(self, driver_id: str, handle: Handle) -> str:
+        """Ask the node that has run the application's last attempt, while it keeps its logs.
+
+        Source: ``NMWebServices`` of Hadoop 3; it puts lines around what the file has.
+        """
+        if self._apps is None:
+            return ""
+        try:
+            app = ask(f"{self._apps}/{driver_id}").get("app") or {}
+            where = _LOGS.match(str(app.get("amContainerLogs")))
+            if where is None:
+                return ""
+            node, container = where.groups()
+            logs = f"{node}/ws/v1/node/containerlogs/{container}"
+            return "\n".join(_end_of(f"{logs}/{stream}") for stream in STREAMS)
+        except ManagerError:
+            return ""
+
+
+def _end_of(log: str) -> str:
+    found = ask_for_text(f"{log}?size=-{WORDS_BYTES_MAX}")
+    return found.rpartition(_CONTENTS)[2].partition(_END)[0]
