@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.submitted import QueryStartError
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_yarn import OnYarn
 from tests.cluster.one_query import WAIT_S
@@ -112,3 +113,14 @@ def test_the_driver_is_killed_and_yarn_starts_it_again(on_yarn: Make) -> None:
     assert query.hook.status(query.location).application == status.application
     query.drain()
     query.assert_each_once()
+
+
+def test_what_a_driver_has_written_on_its_node_is_told(on_yarn: Make) -> None:
+    query = on_yarn("cluster")
+    query.document["sql"] = "SELECT no_such_column FROM source"
+
+    with pytest.raises(QueryStartError) as told:
+        query.start()
+
+    _, _, words = str(told.value).partition("has written on the cluster:\n")
+    assert "no_such_column" in words, str(told.value)
