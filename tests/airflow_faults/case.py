@@ -10,6 +10,7 @@ from functools import partial
 
 import psutil
 
+from engine.checkpoint.standing_by import standing_by
 from engine.errors import ContinuousError
 from scripts.local_airflow.rest import AirflowApiError, wait_for
 from tests.airflow_faults.query import AFTER_GATE, Query
@@ -84,16 +85,22 @@ class Case:
         if epochs != list(range(len(epochs))):
             self._wrong(f"the epochs told are {epochs}")
 
-    def settle(self, queries: int) -> None:
-        """Judge who is left: so many queries, 1 or 0, that go on, and nobody else."""
+    def settle(self, queries: int, standbys: int = 0) -> None:
+        """Judge who is left: so many queries, 1 or 0, that go on, as many that stand by for it, and
+        nobody else."""
 
         def looks_right() -> bool:
             pids = {process.pid for process in self.query.processes()}
-            return len(pids) == queries and not self.world.strangers(pids)
+            return len(pids) == queries + standbys and not self.world.strangers(pids)
 
         with suppress(AirflowApiError):  # who is wrong is told below, one by one
             wait_for(looks_right, _SETTLE_S, "the processes to settle")
         alive = self.query.processes()
+        waiting = {each.pid for each in standing_by(self.query.checkpoint.storage)}
+        if len(waiting) != standbys:
+            self.outcome.broken.append(f"{len(waiting)} stand by, not {standbys}")
+        if standbys:
+            alive = [process for process in alive if process.pid not in waiting]
         self.outcome.queries = len(alive)
         holder = self.query.status()
         if queries == 1 and holder.pid not in {process.pid for process in alive}:
@@ -105,7 +112,7 @@ class Case:
             if process.pid == holder.pid and queries == 1:
                 continue
             self._count(process, duplicate=queries == 1)
-        for process in self.world.strangers({process.pid for process in alive}):
+        for process in self.world.strangers({process.pid for process in alive} | waiting):
             self._count(process, duplicate=False)
         for found in self.query.interleaved():
             self.outcome.duplicates += 1

@@ -10,6 +10,7 @@ import psutil
 
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import standing_by
 from scripts.local_airflow.rest import wait_for
 from tests.airflow.stand_in import BEFORE_GATE
 
@@ -64,6 +65,11 @@ class Query:
             return next((p for p in self.processes() if p.pid != other_than), None)
 
         return wait_for(started, WAIT_S, "the query's process", every_s=0.01)
+
+    def wait_for_standby(self) -> int:
+        """Wait until one stands by; return its process."""
+        wait_for(lambda: standing_by(self.checkpoint.storage), WAIT_S, "a standby", every_s=0.1)
+        return standing_by(self.checkpoint.storage)[0].pid
 
     def hold_start(self) -> None:
         """Let no process take the lease before :meth:`let_start`: all must race for it."""

@@ -103,6 +103,41 @@ def suspended(case: Case) -> None:
         case.settle(queries=0)
 
 
+def standby_takes_over(case: Case) -> None:
+    """The driver is killed: its standby takes over and another one comes; twice. Then somebody ends
+    the task, and both end with it."""
+    run, status = _supervised(case, "supervise_with_standby")
+    attempts = run.attempts("run")
+    for _ in range(2):
+        standby = case.query.wait_for_standby()
+        psutil.Process(status.pid).kill()
+        first, status = status, case.query.wait_until_running(other_than=status.run_id)
+        if status.pid != standby:
+            case.outcome.broken.append(f"not the standby took over from {first.run_id}")
+        case.query.wait_for_standby()
+        case.promise(run, "run", "deferred")
+        case.promise_attempts(run, "run", attempts)
+        case.promise_same_run(status.run_id)
+    case.settle(queries=1, standbys=1)
+    _mark_failed(case, run)
+
+
+def both_killed_and_cleared(case: Case) -> None:
+    """The task restarts the query, with a standby; its next attempt doubles neither."""
+    run, first = _supervised(case, "supervise_with_standby")
+    psutil.Process(case.query.wait_for_standby()).kill()
+    psutil.Process(first.pid).kill()
+    second = case.query.wait_until_running(other_than=first.run_id)
+    case.query.wait_for_standby()
+    case.promise(run, "run", "deferred")
+    case.promise_same_run(second.run_id)
+    run.clear("run")
+    wait_for(lambda: run.attempts("run") == 2, WAIT_S, "the second attempt")
+    case.promise(run, "run", "deferred")
+    case.promise_same_run(second.run_id)
+    case.settle(queries=1, standbys=1)
+
+
 def _supervised(case: Case, dag_id: str = "supervise") -> tuple[Run, CheckpointStatus]:
     run = case.run(dag_id)
     status = case.query.wait_until_running()
@@ -120,5 +155,7 @@ SCENARIOS = (
     Scenario("supervised: marked failed while deferred", marked_failed),
     Scenario("supervised: marked failed while running", marked_failed_while_running),
     Scenario("supervised: triggerer suspended, a second one", suspended, two_triggerers=True),
+    Scenario("query killed, and its standby takes over", standby_takes_over),
+    Scenario("query and standby killed, and the task cleared", both_killed_and_cleared),
     Scenario("query of a real Spark killed while supervised", killed_with_its_spark),
 )

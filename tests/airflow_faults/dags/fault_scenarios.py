@@ -96,6 +96,9 @@ with scenario("use_and_drain"):
 with scenario("supervise"):
     RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1)
 
+with scenario("supervise_with_standby"):
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1, standby=True)
+
 with scenario("supervise_attended"):
     RunContinuousQueryOperator(task_id="run", spec=SPEC, restart_delay=1, deferrable=False)
 
