@@ -31,6 +31,7 @@ from bench import (
     sensors,
     snapshots,
     state_restarts,
+    takeovers,
     throughput,
     windowed_counts,
     windows,
@@ -132,6 +133,12 @@ CASES: Mapping[str, Case] = {
         restarts.ENGINES,
         "a restart in place until it is known where to go on, s, with 100 epochs kept and the last "
         "one open; `calls` are all requests, some of them at once",
+    ),
+    "takeovers": Case(
+        takeovers.ENGINES,
+        "a driver is killed: until an epoch is committed that was not under way, s, by a standby "
+        "on the same machine, and by a query that is started at that moment",
+        compares=True,
     ),
     "idle": Case(
         idle.ENGINES,
@@ -273,7 +280,7 @@ PARTS: Mapping[str, Part] = {
     "first": Part("Beside Spark's own modes", ("throughput", "latency", "functions", "cold")),
     "expressions": Part("Expressions of a task", ("expressions",)),
     "coordinator": Part("Epochs, and who drives them", ("coordinator", "wire", "epochs")),
-    "storage": Part("The checkpoint's storage", ("commits", "restarts", "idle")),
+    "storage": Part("The checkpoint's storage", ("commits", "restarts", "takeovers", "idle")),
     "state": Part(
         "Windows, joins and their state",
         (

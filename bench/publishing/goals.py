@@ -86,6 +86,7 @@ GOALS: Mapping[str, Mapping[str, Mapping[str, Goal]]] = {
         "1,000 keys changed": {"pause_ms": 5},
         "10,000 keys changed": {"pause_ms": 5},
     },
+    "takeovers": {"a standby": {"seconds": 2}},
     "state_restarts": {"1,000,000 keys": {"seconds": 2}},
     "deduplicated": {"engine": {"rows_per_second": _TWICE}},
     "joined": {"engine": {"rows_per_second": _TWICE}},
