@@ -3,6 +3,8 @@ and which errors it has: what interprets expressions has others."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +17,7 @@ from tests.spark.expressions import configured
 
 pytestmark = pytest.mark.spark
 
+_COMPILED = Mode(True, False)
 _OVERFLOW = "i + i"
 _ZERO = "1 div z"
 _YEARS = pa.table(
@@ -100,10 +103,22 @@ def test_dates_that_are_no_timestamps_behind_null(spark: SparkSession) -> None:
     assert _differences(spark, table, expression, ansi=False) == []
 
 
+def test_a_part_of_a_struct_is_kept_as_it_was_put_in(spark: SparkSession) -> None:
+    """By way of a DOUBLE it is 1, as interpreted; an optimizer would take the struct away."""
+    table = pa.table({"d": pa.array([Decimal(f"0.{'9' * 18}"), None], pa.decimal128(18, 18))})
+    part = f"named_struct('f', 0.{'9' * 18}BD, 'g', d)"
+    for expression in (f"try_cast({part}.f AS SMALLINT)", f"CAST({part}.g AS INT)"):
+        assert _differences(spark, table, expression, mode=Mode(False, False)) == []
+
+
 def _differences(
-    spark: SparkSession, table: pa.Table, expression: str, ansi: bool = True
+    spark: SparkSession,
+    table: pa.Table,
+    expression: str,
+    ansi: bool = True,
+    mode: Mode = _COMPILED,
 ) -> list[str]:
-    setting, mode = Setting(0, 4, ansi, "UTC"), Mode(True, False)
+    setting = Setting(0, 4, ansi, "UTC")
     with configured(spark, setting.conf | mode.conf):
         player = Player(spark, setting, False, mode, table)
         tree = Leaf(expression, "", False)

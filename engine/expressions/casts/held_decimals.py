@@ -39,6 +39,9 @@ def held_as_long(expr: Expr) -> bool:
     if expr.op in _SUMS:
         alike = len({child.dtype.scale for child in expr.children}) == 1
         return alike and all(_few_digits(child) and held_as_long(child) for child in expr.children)
+    if expr.op == "GetStructField" and expr.children[0].op == "CreateNamedStruct":
+        names_and_values = expr.children[0].children
+        return held_as_long(names_and_values[2 * expr.params["ordinal"] + 1])
     return _few_digits(expr)
 
 
