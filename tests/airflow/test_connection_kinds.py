@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.compat import RELEASE, AirflowFailException
 from airflow_provider_continuous.connections.fields import Fields
 from airflow_provider_continuous.connections.kinds import CONNECTORS, STORAGES
 from airflow_provider_continuous.connections.lookup import find
@@ -314,7 +314,12 @@ def test_single_values_of_any_connection(
         ),
         ("kafka", {"conn_type": "kafka", "extra": {**KAFKA, "a": {"b": 1}}}, r"extra\.a what is"),
         ("kafka", {"conn_type": "kafka", "extra": KAFKA, "host": "broker"}, "has host, which"),
-        ("kafka", {"conn_type": "kafka", "extra": "{bootstrap"}, "no JSON object"),
+        (
+            "kafka",
+            {"conn_type": "kafka", "extra": "{bootstrap"},
+            # Before 3.2 Airflow itself leaves such a connection out.
+            "no JSON object" if RELEASE >= (3, 2) else "There is no connection",
+        ),
         ("kafka", {"conn_type": "generic", "login": "me", "extra": KAFKA}, "has login, which"),
         ("delta", {"conn_type": "kafka", "extra": KAFKA}, r"\(kafka\) is none of .* delta"),
         ("delta", {"conn_type": "generic"}, r"\(generic\) is none of .* delta"),

@@ -20,7 +20,8 @@ from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.get_provider_info import get_provider_info
 
 INFO = get_provider_info()
-NEW = {"airflow_provider_continuous.triggers.events"} if RELEASE < (3, 3) else set()
+_OF_EVENTS = {f"airflow_provider_continuous.triggers.{name}" for name in ("events", "periods")}
+NEW = _OF_EVENTS if RELEASE < (3, 3) else set()
 """What this Airflow cannot import; it is a hint in its documentation only."""
 ROOT = Path(__file__).parents[2]
 KINDS = ("operators", "sensors", "hooks", "triggers")
