@@ -18,7 +18,7 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.registry import always
 from engine.expressions.rowwise import rowwise
-from engine.expressions.sketches.hll_bytes import read_hll
+from engine.expressions.sketches.hll_bytes import check_lg_slots, read_hll
 from engine.expressions.sketches.hll_coupons import Coupons
 from engine.expressions.sketches.hll_registers import Registers
 from engine.expressions.sketches.memory import SketchError
@@ -55,7 +55,9 @@ def hll_union(left: bytes, right: bytes, different: bool) -> bytes:
             f"The sketches have the lgConfigK {first.lg_slots} and {second.lg_slots}.",
             "Set allowDifferentLgConfigK to true.",
         )
-    united: HllSketch = Coupons(min(first.lg_slots, second.lg_slots))
+    lg_slots = min(first.lg_slots, second.lg_slots)
+    check_lg_slots(lg_slots)
+    united: HllSketch = Coupons(lg_slots)
     for sketch in (first, second):
         united = _united(united, sketch)
     return united.to_bytes()

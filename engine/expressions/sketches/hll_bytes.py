@@ -56,9 +56,8 @@ def read_hll(data: bytes) -> Coupons | Registers:
     form = mode & 3
     if memory.unsigned(1) != 1 or memory.unsigned(2) != 7 or longs != _PREAMBLES.get(form):
         raise _bad_preamble(memory, form)
-    if lg_slots not in _LG_SLOTS:
-        raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
     if form == REGISTERS:
+        check_lg_slots(lg_slots)
         return _read_registers(memory, lg_slots)
     if form == LIST:
         count = memory.unsigned(6)
@@ -70,7 +69,21 @@ def read_hll(data: bytes) -> Coupons | Registers:
         for number in range(count):
             table.take(memory.int32(12 + 4 * number) & 0xFFFFFFFF)
         return table
-    return Coupons(lg_slots, _read_ints(memory, 12, 1 << lg_size), count, hashed=True)
+    if lg_size < SET_LG_SIZE:
+        lg_size = _lg_size(count)
+    return Coupons(lg_slots, _read_ints(memory, 12, 1 << (lg_size & 31)), count, hashed=True)
+
+
+def check_lg_slots(lg_slots: int) -> None:
+    """The number of slots, as a power of two."""
+    if lg_slots not in _LG_SLOTS:
+        raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
+
+
+def _lg_size(count: int) -> int:
+    """Of a table that does not say it: a quarter of its places is free at least."""
+    lg_size = max(count - 1, 0).bit_length()
+    return max(SET_LG_SIZE, lg_size + (4 * count > 3 << lg_size))
 
 
 def _bad_preamble(memory: Memory, form: int) -> SketchError:

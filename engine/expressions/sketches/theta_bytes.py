@@ -86,7 +86,11 @@ def _read_compressed(memory: Memory) -> ThetaSketch:
     count_bytes, seed_hash = memory.unsigned(4), memory.short(6)
     at = 16 if longs > 1 else 8
     theta = memory.int64(8) if longs > 1 else MOST
-    count = int.from_bytes(memory.some(at, count_bytes), "little")
+    count = _int32(memory.some(at, count_bytes))
+    if count < 0:
+        raise negative_size(count)
+    if count >= 8 and not 1 <= bits <= 63:
+        raise bad_argument(f"wrong number of bits in unpackBitsBlock8: {bits}")
     packed = memory.some(at + count_bytes, (count * bits + 7) // 8)
     ones = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * bits)
     weights = np.uint64(1) << np.arange(bits, dtype=np.uint64)[::-1]
@@ -96,6 +100,14 @@ def _read_compressed(memory: Memory) -> ThetaSketch:
     if empty and count:
         raise bad_state("Illegal State: Empty=true and Current Count != 0.")
     return ThetaSketch(MOST if empty else theta, seed_hash, hashes, empty)
+
+
+def _int32(data: bytes) -> int:
+    """A number of few bytes; of more the further ones go into the same 32 bits, as Java shifts."""
+    number = 0
+    for place, byte in enumerate(data):
+        number |= byte << place % 4 * 8
+    return number - (number >> 31 << 32)
 
 
 def _read_old(memory: Memory, version: int) -> ThetaSketch:

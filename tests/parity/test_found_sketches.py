@@ -1,0 +1,122 @@
+"""What the oracle has found in theta, tuple and HLL sketches, most of them damaged."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.expressions import assert_parity
+
+pytestmark = pytest.mark.spark
+_MOST = 2**63 - 1
+_MODES = ("sum", "min", "max", "alwaysone")
+
+
+def _updatable(
+    *hashes: int,
+    form: str = "d",
+    lg_size: int = 5,
+    theta: int | None = None,
+    part: float | None = None,
+    flags: int = 0,
+    count: int | None = None,
+) -> bytes:
+    """A tuple sketch to which hashes can be added, with the summaries 1, 2, 3 ..."""
+    flags |= (
+        (2 if part is not None else 0) | (8 if hashes else 0) | (16 if theta is not None else 0)
+    )
+    body = b"" if part is None else struct.pack("<f", part)
+    body += b"" if theta is None else struct.pack("<q", theta)
+    if hashes:
+        body += struct.pack("<i", len(hashes) if count is None else count)
+    for number, value in enumerate(hashes, 1):
+        body += struct.pack(f"<q{form}B", value, number, number % 4)
+    return bytes((1, 2, 9, 0, flags, 4, lg_size, 3)) + body
+
+
+def _compact(*hashes: int, form: str = "d", theta: int = _MOST) -> bytes:
+    start = struct.pack("<6BHiiq", 3, 3, 9, 1, 0, 10, 37836, len(hashes), 0, theta)
+    return start + b"".join(struct.pack(f"<q{form}B", value, 10 + value % 5, 0) for value in hashes)
+
+
+def _theta(*hashes: int, theta: int = _MOST, flags: int = 0x0A, count: int | None = None) -> bytes:
+    count = len(hashes) if count is None else count
+    start = struct.pack("<6BHifq", 3, 3, 3, 0, 0, flags, 37836, count, 1, theta)
+    return start + struct.pack(f"<{len(hashes)}q", *hashes)
+
+
+@pytest.mark.parametrize("of", ["double", "integer"])
+def test_tuple_sketches_to_which_hashes_can_be_added(spark: SparkSession, of: str) -> None:
+    """Of several sizes, with and without a theta, sampled, with hashes that are none or twice
+    there, with strides of another size than that of their table."""
+    form = of[0]
+    half = 2**62
+    many = random.Random(1).sample(range(1, _MOST), 30)
+    sketches = [
+        _updatable(form=form),
+        _updatable(5, form=form),
+        _updatable(*many, form=form),
+        _updatable(*many, form=form, lg_size=5 + 32),
+        _updatable(*many, form=form, lg_size=4),
+        _updatable(1, 33, 65, 2**40 + 1, form=form, lg_size=12),
+        _updatable(1, 33, 65, 2**40 + 1, 2**56 + 1, form=form, lg_size=37),
+        _updatable(5, 7, form=form, lg_size=0),
+        _updatable(5, form=form, lg_size=31),
+        _updatable(5, 7, half + 1, form=form, theta=half),
+        _updatable(5, 7, form=form, theta=0),
+        _updatable(form=form, theta=half),
+        _updatable(5, 7, form=form, part=0.5),
+        *(_updatable(5, form=form, part=part) for part in (2.0, -1.0, float("nan"), 1.0, 0.0)),
+        _updatable(5, 7, form=form, theta=half, part=0.1, flags=0xE4),
+        _updatable(5, 7, form=form, flags=4),
+        _updatable(5, form=form, flags=1),
+        _updatable(5, 5, 7, 5, form=form),
+        _updatable(-5, 5, -7, _MOST, form=form),
+        _updatable(_MOST, form=form),
+        _updatable(-5, -7, form=form),
+        _updatable(0, 5, form=form),
+        _updatable(0, 32, 64, form=form),
+        _updatable(5, 7, form=form, count=-2),
+        _updatable(5, 7, form=form, count=3),
+        b"\x02" + _updatable(5, form=form)[1:],
+        b"\x03" + _updatable(5, form=form)[1:],
+        b"\x01\x03" + _updatable(5, form=form)[2:],
+        b"\x01\xc8" + _updatable(5, form=form)[2:],
+        _updatable(5, form=form)[:-1],
+        _updatable()[:7],
+    ]
+    compact = [_compact(5, 7, 33, form=form), _compact(*many[:9], 7, form=form, theta=2**61)]
+    compact += [_compact(5, 5, 5, 7, form=form), _compact(form=form, theta=half)]
+    thetas = [_theta(5, 33, *sorted(many)), _theta(5, 5, 7), _theta(5, theta=half), _theta()]
+    rows = [(a, b, t) for a in sketches for b, t in zip(compact, thetas, strict=True)]
+    rows += [(a, b, thetas[0]) for a in sketches for b in sketches[1:7:2]]
+    table = pa.table(dict(zip("abt", zip(*rows, strict=True), strict=True)))
+    one = pa.table({"a": sketches})
+    expressions = [f"tuple_sketch_{what}_{of}(a)" for what in ("estimate", "theta")]
+    expressions += [f"tuple_sketch_summary_{of}(a, '{mode}')" for mode in _MODES]
+    assert_parity(spark, one, expressions, ansi=[True])
+    expressions = [f"tuple_{what}_{of}(a, b)" for what in ("union", "intersection", "difference")]
+    expressions += [f"tuple_{what}_theta_{of}(a, t)" for what in ("union", "intersection")]
+    expressions += [f"tuple_difference_theta_{of}(a, t)", f"tuple_difference_{of}(b, a)"]
+    expressions += [f"tuple_intersection_{of}(b, a, 'max')", f"tuple_union_{of}(b, a, 4, 'min')"]
+    assert_parity(spark, table, expressions, ansi=[True])
+
+
+def test_tuple_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
+    """Of an intersection with them nothing can come, not even nothing; with hashes beyond theta
+    there are places without a summary; with 0 nothing can be sought."""
+    tuples = [_compact(-5), _compact(0, theta=2**62), _compact(_MOST), _compact(5, 7), _compact(5)]
+    tuples += [_compact(5, 2**62 + 1, theta=2**62), _compact(5, 5, 7, 7), _compact()]
+    thetas = [_theta(5, 2**62 + 1), _theta(5, 5, 5), _theta(0, 5), _theta(-5, 5), _theta()]
+    old = struct.pack("<6BHifqqq", 2, 2, 3, 0, 0, 0, 37836, 2, 1, 0, 5, 0)[:32]
+    thetas += [old, _theta(5, count=-3), _theta(0)]
+    rows = [(a, b, t) for a in tuples for b, t in zip(tuples, thetas, strict=True)]
+    table = pa.table(dict(zip("abt", zip(*rows, strict=True), strict=True)))
+    names = ("union", "intersection", "difference")
+    expressions = [f"tuple_{what}_double(a, b)" for what in names]
+    expressions += [f"tuple_{what}_theta_double(a, t)" for what in names]
+    assert_parity(spark, table, expressions, ansi=[True])
