@@ -120,3 +120,74 @@ def test_tuple_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
     expressions = [f"tuple_{what}_double(a, b)" for what in names]
     expressions += [f"tuple_{what}_theta_double(a, t)" for what in names]
     assert_parity(spark, table, expressions, ansi=[True])
+
+
+def test_theta_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
+    """0, negative ones, those beyond theta, some twice, fewer than none; of no theta."""
+    half = 2**62
+    sketches = [
+        _theta(5, 7, 9),
+        _theta(5, 5, 7, 7, 5, flags=0x1A),
+        _theta(9, 5, 0, 7, flags=0x1A),
+        _theta(-5, 5, 7, flags=0x1A),
+        _theta(7, -5, 0, 5),
+        _theta(5, half, half + 1, theta=half),
+        _theta(half + 1, 5, theta=half, flags=0x1A),
+        _theta(5, 7, theta=0),
+        _theta(5, 7, theta=-1),
+        _theta(5, 7, count=-1),
+        _theta(theta=half),
+        _theta(),
+        b"\x04" + _theta(theta=half)[1:],
+        bytes((1, 3, 3, 0, 0, 0x0A, 67, 147)),
+        struct.pack("<6BHif", 2, 3, 3, 0, 5, 0x1A, 37836, 0, 1),
+        struct.pack("<6BHifqq", 2, 2, 3, 0, 0, 0, 37836, 2, 1, 0, 5),
+        struct.pack("<6BHq", 1, 3, 3, 0, 0, 0x3A, 37836, 5),
+    ]
+    pairs = [(a, b) for a in sketches for b in sketches]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    expressions = ["theta_intersection(a, b)", "theta_difference(a, b)", "theta_union(a, b)"]
+    assert_parity(spark, table, expressions, ansi=[True])
+
+
+def test_compressed_theta_sketches_of_odd_sizes(spark: SparkSession) -> None:
+    """Of no bits per hash, of more than there are, of a number in many bytes, or a negative one."""
+
+    def compressed(bits: int, count: bytes, rest: int = 700) -> bytes:
+        start = struct.pack("<6BH", 1, 4, 3, bits, len(count), 0x1A, 37836)
+        return start + count + bytes(number * 7 % 251 for number in range(rest))
+
+    counts = [bytes((number,)) for number in (0, 1, 3, 7, 8, 9)]
+    sketches = [compressed(bits, count) for bits in (0, 1, 60, 63, 64, 65, 80) for count in counts]
+    sketches += [compressed(10, bytes((2, 0, 0, 0, 1, 0)) + bytes(100))]
+    sketches += [compressed(10, b"\2\0\0\x80"), compressed(10, b"", 0)]
+    expressions = ["theta_sketch_estimate(a)", "theta_intersection(a, a)"]
+    assert_parity(spark, pa.table({"a": sketches}), expressions, ansi=[True])
+
+
+def test_hll_sketches_of_odd_sizes(spark: SparkSession) -> None:
+    """Lists of any number of slots, tables that do not say how large they are or have a coupon
+    twice, sums that are not those of the registers."""
+    coupons = [(1 + number % 3) << 26 | number * 40_503 for number in range(1, 20)]
+    few = [*coupons[:3], 0, 0, 0, 0, 0]
+    lists = [
+        bytes((2, 1, 7, slots, 3, 0, 3, 8)) + struct.pack("<8I", *few)
+        for slots in (0, 3, 4, 8, 22, 255)
+    ]
+    tables = [
+        struct.pack("<8Bi", 3, 1, 7, slots, size, 0, 0, 9, count)
+        + struct.pack("<19I", *coupons)
+        + bytes(4 * (32 - 19) + more)
+        for slots in (8, 12)
+        for size, count, more in ((3, 19, 0), (3, 19, -40), (4, 25, 128), (5, 19, 0), (0, -1, 0))
+    ]
+    twice = [*coupons[:18], *coupons[:6], *[0] * 8]
+    tables.append(struct.pack("<8Bi32I", 3, 1, 7, 12, 5, 0, 0, 9, 24, *twice))
+    sums = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 0x30, 0, 6, 200.0, 50.0, 0.0, 3, 0)
+    registers = [sums + bytes(number % 200 for number in range(193))]
+    pairs = [
+        (a, b) for a in lists + tables + registers for b in (lists[3], tables[0], registers[0])
+    ]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    expressions = ["hll_sketch_estimate(a)", "hll_union(a, b, true)", "hll_union(a, a)"]
+    assert_parity(spark, table, expressions, ansi=[True])

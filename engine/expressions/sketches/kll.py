@@ -146,7 +146,7 @@ def _rank(sketch: KllSketch, value: Any) -> float:
     if value != value:
         raise _invalid(bad_argument("Input v must not be NaN."))
     index = _last_up_to(items, items.dtype.type(value))
-    return 0.0 if index is None else int(sums[index]) / sketch.n
+    return 0.0 if index is None else float(sums[index]) / float(sketch.n)
 
 
 def _last_up_to(items: Any, value: Any) -> int | None:

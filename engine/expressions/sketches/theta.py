@@ -91,7 +91,11 @@ def theta_intersection(left: bytes, right: bytes) -> bytes:
                     raise index_out_of_bounds(most)
                 count = len(kept)
     if count is None:
-        raise bad_state("Calling getResult() with no intervening intersections")
+        raise bad_state(
+            "Calling getResult() with no intervening intersections would represent the infinite"
+            " set, which is not a legal result."
+        )
+    kept = np.append(kept, np.zeros(count - len(kept), np.int64))
     return write_theta(theta, np.sort(kept), empty=_is_nothing(theta, kept))
 
 
@@ -101,12 +105,13 @@ def theta_difference(left: bytes, right: bytes) -> bytes:
     first, second = theta_argument(left), theta_argument(right)
     theta = min(first.theta, second.theta)
     if first.empty:
-        return write_theta(MOST, NONE, empty=True)
+        seed_hash = first.seed_hash
+        return write_theta(MOST, first.compact(), empty=first.said_empty, seed_hash=seed_hash)
     check_seeds(first.seed_hash, SEED_HASH)
     if second.empty:
-        return write_theta(first.theta, first.hashes, empty=False)
+        return write_theta(first.theta, first.compact(), empty=False)
     check_seeds(second.seed_hash, SEED_HASH)
-    hashes, others = first.hashes, checked(second.hashes, theta)
+    hashes, others = first.compact(), checked(second.hashes, theta)
     hashes = hashes[(hashes != 0) & (hashes < theta) & ~np.isin(hashes, others)]
     return write_theta(theta, np.sort(hashes), empty=_is_nothing(theta, hashes))
 
