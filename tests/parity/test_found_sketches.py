@@ -179,10 +179,19 @@ def test_hll_sketches_of_odd_sizes(spark: SparkSession) -> None:
         + struct.pack("<19I", *coupons)
         + bytes(4 * (32 - 19) + more)
         for slots in (8, 12)
-        for size, count, more in ((3, 19, 0), (3, 19, -40), (4, 25, 128), (5, 19, 0), (0, -1, 0))
+        for size, count, more in (
+            (3, 19, 0),
+            (0, 0x3500000B, 0),
+            (3, 19, -40),
+            (4, 25, 128),
+            (5, 19, 0),
+            (0, -1, 0),
+        )
     ]
     twice = [*coupons[:18], *coupons[:6], *[0] * 8]
     tables.append(struct.pack("<8Bi32I", 3, 1, 7, 12, 5, 0, 0, 9, 24, *twice))
+    tables += [struct.pack("<8Bi", 3, 1, 7, 8, 5, 0, 0, mode, 0) + bytes(128) for mode in (9, 13)]
+    lists.append(bytes((2, 1, 7, 8, 3, 0, 0, 12)) + bytes(32))
     sums = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 0x30, 0, 6, 200.0, 50.0, 0.0, 3, 0)
     registers = [sums + bytes(number % 200 for number in range(193))]
     pairs = [

@@ -70,6 +70,8 @@ def hll_union(left: bytes, right: bytes, different: bool) -> bytes:
 
 def _united(united: HllSketch, sketch: HllSketch) -> HllSketch:
     if isinstance(sketch, Coupons):
+        if sketch.count == 0:
+            return united
         nothing = isinstance(united, Coupons) and not united.count
         if sketch.hashed and nothing and sketch.lg_slots == united.lg_slots:
             return sketch.copy()

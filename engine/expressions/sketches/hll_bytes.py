@@ -41,6 +41,7 @@ from engine.expressions.sketches.memory import Memory, SketchError, bad_argument
 _PREAMBLES: Final = {LIST: 2, SET: 3, REGISTERS: 10}
 _NIBBLES, _SIXES = 0, 4
 _TYPE: Final = 12
+_LG_MOST: Final = 30
 _LG_SLOTS: Final = range(4, 22)
 
 
@@ -56,6 +57,8 @@ def read_hll(data: bytes) -> Coupons | Registers:
     form = mode & 3
     if memory.unsigned(1) != 1 or memory.unsigned(2) != 7 or longs != _PREAMBLES.get(form):
         raise _bad_preamble(memory, form)
+    if memory.unsigned(7) & _TYPE == _TYPE:
+        raise _bad_type()
     if form == REGISTERS:
         check_lg_slots(lg_slots)
         return _read_registers(memory, lg_slots)
@@ -83,7 +86,10 @@ def check_lg_slots(lg_slots: int) -> None:
 def _lg_size(count: int) -> int:
     """Of a table that does not say it: a quarter of its places is free at least."""
     lg_size = max(count - 1, 0).bit_length()
-    return max(SET_LG_SIZE, lg_size + (4 * count > 3 << lg_size))
+    lg_size += 4 * count > 3 << lg_size
+    if lg_size > _LG_MOST:
+        raise bad_argument("Argument 'powerOf2' must be a positive power of 2.")
+    return max(SET_LG_SIZE, lg_size)
 
 
 def _bad_preamble(memory: Memory, form: int) -> SketchError:
@@ -112,9 +118,7 @@ def _read_ints(memory: Memory, at: int, count: int) -> list[int]:
 
 def _read_registers(memory: Memory, lg_slots: int) -> Registers:
     flags, kind = memory.unsigned(5), memory.unsigned(7) & _TYPE
-    read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}.get(kind)
-    if read is None:
-        raise _bad_type()
+    read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}[kind]
     out_of_order = bool(flags & 16)
     registers = Registers(
         lg_slots,
