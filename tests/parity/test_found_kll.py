@@ -113,3 +113,12 @@ def test_ranks_in_kll_sketches_of_more_values_than_doubles_count(spark: SparkSes
     sketches = [_that_can_be_added_to([5, 8], "<f8", 0xFF << 48 | n) for n in (43, 1, 77, 1001)]
     expressions = ["kll_sketch_get_rank_double(b, array(1D, 2D, 4D, 40D))"]
     assert_parity(spark, pa.table({"b": sketches}), expressions)
+
+
+def test_kll_sketches_whose_least_k_is_0(spark: SparkSession) -> None:
+    whole = _that_can_be_added_to([5, 8], "<f8")
+    several = _that_can_be_added_to([4, 8, 12, 16], "<f8", 20)
+    sketches = [each[:16] + bytes(2) + each[18:] for each in (whole, several)]
+    expressions = ["kll_sketch_to_string_double(b)"]
+    expressions += ["kll_sketch_to_string_double(kll_sketch_merge_double(b, b))"]
+    assert_parity(spark, pa.table({"b": sketches}), expressions)

@@ -148,6 +148,9 @@ def test_theta_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
     table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
     expressions = ["theta_intersection(a, b)", "theta_difference(a, b)", "theta_union(a, b)"]
     assert_parity(spark, table, expressions, ansi=[True])
+    pairs = [(_theta(5, half), _theta(5, theta=theta)) for theta in (9 - half * 2, -5, 3 - half)]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    assert_parity(spark, table, ["theta_union(a, b)"], ansi=[True])
 
 
 def test_compressed_theta_sketches_of_odd_sizes(spark: SparkSession) -> None:

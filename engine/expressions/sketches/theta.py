@@ -65,6 +65,8 @@ def _united(left: bytes, right: bytes, lg_entries: int) -> bytes:
             theta, empty = min(theta, sketch.theta, _theta_of(hashes, nominal)), False
             hashes = np.concatenate([hashes, _below(sketch, MOST if sketch.single else theta)])
     hashes = np.unique(hashes)
+    if theta < 0 and (hashes > theta + MOST).any():  # below it, as Java subtracts
+        raise bad_state("Possible Corruption: curCount parameter is incorrect.")
     hashes = hashes[hashes < theta]
     if len(hashes) > nominal:
         theta, hashes = int(hashes[nominal]), hashes[:nominal]
