@@ -196,6 +196,14 @@ def test_hll_sketches_of_odd_sizes(spark: SparkSession) -> None:
     tables += [struct.pack("<8Bi", 3, 1, 7, 8, 5, 0, 0, mode, 0) + bytes(128) for mode in (9, 13)]
     lists.append(bytes((2, 1, 7, 8, 3, 0, 0, 12)) + bytes(32))
     sums = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 0x30, 0, 6, 200.0, 50.0, 0.0, 3, 0)
+    lacking = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 8, 0, 2, 200.0, 50.0, 0.0, 3, 2)
+    lacking += b"\x11" * 128
+    lists += [
+        lacking,
+        lacking + struct.pack("<I", coupons[0]),
+        lacking[:40] + b"\xff" * 136,
+        lacking[:36] + b"\xff" * 132,
+    ]
     registers = [sums + bytes(number % 200 for number in range(193))]
     pairs = [
         (a, b) for a in lists + tables + registers for b in (lists[3], tables[0], registers[0])

@@ -36,7 +36,14 @@ from engine.expressions.sketches.hll_coupons import (
     Coupons,
 )
 from engine.expressions.sketches.hll_registers import BYTES, REGISTERS, Registers, Values
-from engine.expressions.sketches.memory import Memory, SketchError, bad_argument, family
+from engine.expressions.sketches.memory import (
+    Memory,
+    SketchError,
+    bad_argument,
+    bad_state,
+    family,
+    null_pointer,
+)
 
 _PREAMBLES: Final = {LIST: 2, SET: 3, REGISTERS: 10}
 _NIBBLES, _SIXES = 0, 4
@@ -131,6 +138,8 @@ def _read_registers(memory: Memory, lg_slots: int) -> Registers:
         out_of_order,
         kind == BYTES,
     )
+    if kind == _NIBBLES:
+        registers.lacking = _take_large(memory, registers)
     if flags & 32 and kind == BYTES:
         registers.add_up()
     return registers
@@ -150,12 +159,35 @@ def _read_sixes(memory: Memory, slots: int) -> Values:
 def _read_nibbles(memory: Memory, slots: int) -> Values:
     stored = np.frombuffer(memory.some(40, slots // 2), np.uint8)
     values: Values = np.stack([stored & 15, stored >> 4], axis=1).reshape(slots)
-    above = values == 15
-    values += np.uint8(memory.unsigned(6))
-    start, count = 40 + slots // 2, memory.int32(36)
-    if not memory.unsigned(5) & 8:
-        count = (len(memory.data) - start) // 4
-    for coupon in _read_ints(memory, start, count) if above.any() else ():
-        if coupon:
-            values[coupon & (slots - 1)] = coupon >> 26
     return values
+
+
+def _take_large(memory: Memory, registers: Registers) -> SketchError | None:
+    """Values of registers of 4 bits: they are above the least one, and where they are 15 in coupons
+    behind. What is wrong where one is not there."""
+    values, slots = registers.values, len(registers.values)
+    large = set(np.flatnonzero(values == 15).tolist())
+    values += np.uint8(registers.least)
+    start, stored = 40 + slots // 2, memory.int32(36)
+    count = stored
+    if stored > 0 and not memory.unsigned(5) & 8:
+        count = (len(memory.data) - start) // 4
+    there = set[int]()
+    for number in range(count):
+        coupon = memory.int32(start + 4 * number) & 0xFFFFFFFF
+        slot, value = coupon & (slots - 1), coupon >> 26
+        if slot in there:
+            raise bad_state(
+                f"Found a slotNo that should not be there: SlotNo: {slot}, Value: {value}"
+            )
+        if coupon:
+            there.add(slot)
+            if slot in large:
+                values[slot] = value
+    large -= there
+    if not large:
+        return None
+    if stored > 0:
+        return bad_state(f"SlotNo not found: {min(large)}")
+    call = "org.apache.datasketches.hll.AuxHashMap.mustFindValueFor(int)"
+    return null_pointer(f'Cannot invoke "{call}" because "auxHashMap" is null')
