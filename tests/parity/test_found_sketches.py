@@ -194,6 +194,8 @@ def test_hll_sketches_of_odd_sizes(spark: SparkSession) -> None:
     twice = [*coupons[:18], *coupons[:6], *[0] * 8]
     tables.append(struct.pack("<8Bi32I", 3, 1, 7, 12, 5, 0, 0, 9, 24, *twice))
     tables += [struct.pack("<8Bi", 3, 1, 7, 8, 5, 0, 0, mode, 0) + bytes(128) for mode in (9, 13)]
+    some = struct.pack("<10I", *coupons[:5], *[0] * 5)
+    tables.append(struct.pack("<8Bi", 3, 1, 7, 8, 5, 8, 0, 9, 10) + some)
     lists.append(bytes((2, 1, 7, 8, 3, 0, 0, 12)) + bytes(32))
     sums = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 0x30, 0, 6, 200.0, 50.0, 0.0, 3, 0)
     lacking = struct.pack("<8Bdddii", 10, 1, 7, 8, 0, 8, 0, 2, 200.0, 50.0, 0.0, 3, 2)

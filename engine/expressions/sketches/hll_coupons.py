@@ -41,9 +41,9 @@ class Coupons:
         return [coupon for coupon in self.places if coupon]
 
     def take(self, coupon: int) -> bool:
-        """A coupon; whether it needs more room than it has."""
+        """A coupon; whether it needs more room than it has. What is none counts, too."""
         place = self._find(coupon) if self.hashed else self._search(coupon)
-        if self.places[place] == coupon:
+        if coupon and self.places[place] == coupon:
             return False
         self.places[place] = coupon
         self.count += 1
