@@ -92,13 +92,33 @@ def test_kll_without_levels(spark: SparkSession) -> None:
     assert_parity(spark, table, ["kll_sketch_get_quantile_bigint(b, 0.5D)"])
 
 
-def test_kll_with_nan_is_merged(spark: SparkSession) -> None:
+@pytest.mark.parametrize("of", ["float", "double"])
+def test_kll_with_nan_is_merged(spark: SparkSession, of: str) -> None:
     """As the least value of one, and as a value for which there is no room."""
-    whole = _that_can_be_added_to([5, 8], "<f4")
-    least = whole[:28] + np.array([np.nan], "<f4").tobytes() + whole[32:]
-    full = _that_can_be_added_to([0, 8], "<f4")
-    within = full[:36] + np.array([1, 1, 1, 1, 1, np.nan, 1, 1], "<f4").tobytes() + full[68:]
+    dtype = {"float": "<f4", "double": "<f8"}[of]
+    size = np.dtype(dtype).itemsize
+    whole = _that_can_be_added_to([5, 8], dtype)
+    least = whole[:28] + np.array([np.nan], dtype).tobytes() + whole[28 + size :]
+    full = _that_can_be_added_to([0, 8], dtype)
+    values = np.array([1, 1, 1, 1, 1, np.nan, 1, 1], dtype).tobytes()
+    within = full[: 28 + 2 * size] + values + full[28 + 10 * size :]
     pairs = [(whole, least), (least, whole), (least, least), (whole, full), (whole, within)]
+    pairs += [(within, whole), (least, within), (within, least)]
     table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
-    expressions = ["kll_sketch_to_string_float(kll_sketch_merge_float(a, b))"]
+    expressions = [f"kll_sketch_to_string_{of}(kll_sketch_merge_{of}(a, b))"]
     assert_parity(spark, table, expressions)
+
+
+def test_ranks_in_kll_sketches_of_more_values_than_doubles_count(spark: SparkSession) -> None:
+    sketches = [_that_can_be_added_to([5, 8], "<f8", 0xFF << 48 | n) for n in (43, 1, 77, 1001)]
+    expressions = ["kll_sketch_get_rank_double(b, array(1D, 2D, 4D, 40D))"]
+    assert_parity(spark, pa.table({"b": sketches}), expressions)
+
+
+def test_kll_sketches_whose_least_k_is_0(spark: SparkSession) -> None:
+    whole = _that_can_be_added_to([5, 8], "<f8")
+    several = _that_can_be_added_to([4, 8, 12, 16], "<f8", 20)
+    sketches = [each[:16] + bytes(2) + each[18:] for each in (whole, several)]
+    expressions = ["kll_sketch_to_string_double(b)"]
+    expressions += ["kll_sketch_to_string_double(kll_sketch_merge_double(b, b))"]
+    assert_parity(spark, pa.table({"b": sketches}), expressions)

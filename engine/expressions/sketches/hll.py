@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import struct
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -18,14 +19,15 @@ from engine.errors import TransformError
 from engine.expressions.ansi import failure
 from engine.expressions.registry import always
 from engine.expressions.rowwise import rowwise
-from engine.expressions.sketches.hll_bytes import read_hll
+from engine.expressions.sketches.hll_bytes import check_lg_slots, read_hll
 from engine.expressions.sketches.hll_coupons import Coupons
 from engine.expressions.sketches.hll_registers import Registers
-from engine.expressions.sketches.memory import SketchError
+from engine.expressions.sketches.memory import SketchError, bad_argument
 from engine.expressions.sketches.theta import rounded
 from engine.expressions.tree import Expr
 
 HllSketch = Coupons | Registers
+_COUPONS_MOST: Final = 10_200_000
 
 
 def _needs_package(expr: Expr) -> str | None:
@@ -38,11 +40,14 @@ def _needs_package(expr: Expr) -> str | None:
 def hll_sketch_estimate(data: bytes) -> int:
     """``hll_sketch_estimate``: how many values there were, about."""
     sketch = _argument(data)
-    if isinstance(sketch, Coupons):
-        return rounded(_estimate_of_coupons(sketch.count))
-    if not sketch.out_of_order:
+    if isinstance(sketch, Registers) and not sketch.out_of_order:
         return rounded(sketch.running)
-    return rounded(_estimate(sketch.rebuilt(sketch.lg_slots).to_bytes()))
+    try:
+        if isinstance(sketch, Coupons):
+            return rounded(_estimate_of_coupons(sketch.count))
+        return rounded(_estimate(sketch.to_bytes()))
+    except SketchError as error:
+        raise _invalid(error) from error
 
 
 @rowwise("HllUnion", can_fail=always, supports=_needs_package)
@@ -55,7 +60,9 @@ def hll_union(left: bytes, right: bytes, different: bool) -> bytes:
             f"The sketches have the lgConfigK {first.lg_slots} and {second.lg_slots}.",
             "Set allowDifferentLgConfigK to true.",
         )
-    united: HllSketch = Coupons(min(first.lg_slots, second.lg_slots))
+    lg_slots = min(first.lg_slots, second.lg_slots)
+    check_lg_slots(lg_slots)
+    united: HllSketch = Coupons(lg_slots)
     for sketch in (first, second):
         united = _united(united, sketch)
     return united.to_bytes()
@@ -63,6 +70,8 @@ def hll_union(left: bytes, right: bytes, different: bool) -> bytes:
 
 def _united(united: HllSketch, sketch: HllSketch) -> HllSketch:
     if isinstance(sketch, Coupons):
+        if sketch.count == 0:
+            return united
         nothing = isinstance(united, Coupons) and not united.count
         if sketch.hashed and nothing and sketch.lg_slots == united.lg_slots:
             return sketch.copy()
@@ -87,7 +96,12 @@ def _with_coupons(united: HllSketch, coupons: Coupons) -> HllSketch:
 
 @lru_cache(maxsize=1024)
 def _estimate_of_coupons(count: int) -> float:
-    """It depends on their number alone."""
+    """It depends on their number alone.
+
+    :raises SketchError: no sketch has so many.
+    """
+    if not 0 <= count <= _COUPONS_MOST:
+        raise bad_argument(f"X value out of range: {count}")
     lg_size = max(count.bit_length(), 5)
     start = struct.pack("<8Bi", 3, 1, 7, 21, lg_size, 0, 0, 9, count)
     return _estimate(start + bytes(4 << lg_size))
@@ -96,7 +110,10 @@ def _estimate_of_coupons(count: int) -> float:
 def _estimate(data: bytes) -> float:
     from datasketches import hll_sketch
 
-    return float(hll_sketch.deserialize(data).get_estimate())
+    try:
+        return float(hll_sketch.deserialize(data).get_estimate())
+    except ValueError as error:
+        raise bad_argument(str(error)) from error
 
 
 def _argument(data: bytes) -> HllSketch:

@@ -36,11 +36,19 @@ from engine.expressions.sketches.hll_coupons import (
     Coupons,
 )
 from engine.expressions.sketches.hll_registers import BYTES, REGISTERS, Registers, Values
-from engine.expressions.sketches.memory import Memory, SketchError, bad_argument, family
+from engine.expressions.sketches.memory import (
+    Memory,
+    SketchError,
+    bad_argument,
+    bad_state,
+    family,
+    null_pointer,
+)
 
 _PREAMBLES: Final = {LIST: 2, SET: 3, REGISTERS: 10}
 _NIBBLES, _SIXES = 0, 4
 _TYPE: Final = 12
+_LG_MOST: Final = 30
 _LG_SLOTS: Final = range(4, 22)
 
 
@@ -56,9 +64,10 @@ def read_hll(data: bytes) -> Coupons | Registers:
     form = mode & 3
     if memory.unsigned(1) != 1 or memory.unsigned(2) != 7 or longs != _PREAMBLES.get(form):
         raise _bad_preamble(memory, form)
-    if lg_slots not in _LG_SLOTS:
-        raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
+    if memory.unsigned(7) & _TYPE == _TYPE:
+        raise _bad_type()
     if form == REGISTERS:
+        check_lg_slots(lg_slots)
         return _read_registers(memory, lg_slots)
     if form == LIST:
         count = memory.unsigned(6)
@@ -70,7 +79,24 @@ def read_hll(data: bytes) -> Coupons | Registers:
         for number in range(count):
             table.take(memory.int32(12 + 4 * number) & 0xFFFFFFFF)
         return table
-    return Coupons(lg_slots, _read_ints(memory, 12, 1 << lg_size), count, hashed=True)
+    if lg_size < SET_LG_SIZE:
+        lg_size = _lg_size(count)
+    return Coupons(lg_slots, _read_ints(memory, 12, 1 << (lg_size & 31)), count, hashed=True)
+
+
+def check_lg_slots(lg_slots: int) -> None:
+    """The number of slots, as a power of two."""
+    if lg_slots not in _LG_SLOTS:
+        raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
+
+
+def _lg_size(count: int) -> int:
+    """Of a table that does not say it: a quarter of its places is free at least."""
+    lg_size = max(count - 1, 0).bit_length()
+    lg_size += 4 * count > 3 << lg_size
+    if lg_size > _LG_MOST:
+        raise bad_argument("Argument 'powerOf2' must be a positive power of 2.")
+    return max(SET_LG_SIZE, lg_size)
 
 
 def _bad_preamble(memory: Memory, form: int) -> SketchError:
@@ -99,9 +125,7 @@ def _read_ints(memory: Memory, at: int, count: int) -> list[int]:
 
 def _read_registers(memory: Memory, lg_slots: int) -> Registers:
     flags, kind = memory.unsigned(5), memory.unsigned(7) & _TYPE
-    read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}.get(kind)
-    if read is None:
-        raise _bad_type()
+    read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}[kind]
     out_of_order = bool(flags & 16)
     registers = Registers(
         lg_slots,
@@ -114,6 +138,8 @@ def _read_registers(memory: Memory, lg_slots: int) -> Registers:
         out_of_order,
         kind == BYTES,
     )
+    if kind == _NIBBLES:
+        registers.lacking = _take_large(memory, registers)
     if flags & 32 and kind == BYTES:
         registers.add_up()
     return registers
@@ -133,12 +159,35 @@ def _read_sixes(memory: Memory, slots: int) -> Values:
 def _read_nibbles(memory: Memory, slots: int) -> Values:
     stored = np.frombuffer(memory.some(40, slots // 2), np.uint8)
     values: Values = np.stack([stored & 15, stored >> 4], axis=1).reshape(slots)
-    above = values == 15
-    values += np.uint8(memory.unsigned(6))
-    start, count = 40 + slots // 2, memory.int32(36)
-    if not memory.unsigned(5) & 8:
-        count = (len(memory.data) - start) // 4
-    for coupon in _read_ints(memory, start, count) if above.any() else ():
-        if coupon:
-            values[coupon & (slots - 1)] = coupon >> 26
     return values
+
+
+def _take_large(memory: Memory, registers: Registers) -> SketchError | None:
+    """Values of registers of 4 bits: they are above the least one, and where they are 15 in coupons
+    behind. What is wrong where one is not there."""
+    values, slots = registers.values, len(registers.values)
+    large = set(np.flatnonzero(values == 15).tolist())
+    values += np.uint8(registers.least)
+    start, stored = 40 + slots // 2, memory.int32(36)
+    count = stored
+    if stored > 0 and not memory.unsigned(5) & 8:
+        count = (len(memory.data) - start) // 4
+    there = set[int]()
+    for number in range(count):
+        coupon = memory.int32(start + 4 * number) & 0xFFFFFFFF
+        slot, value = coupon & (slots - 1), coupon >> 26
+        if slot in there:
+            raise bad_state(
+                f"Found a slotNo that should not be there: SlotNo: {slot}, Value: {value}"
+            )
+        if coupon:
+            there.add(slot)
+            if slot in large:
+                values[slot] = value
+    large -= there
+    if not large:
+        return None
+    if stored > 0:
+        return bad_state(f"SlotNo not found: {min(large)}")
+    call = "org.apache.datasketches.hll.AuxHashMap.mustFindValueFor(int)"
+    return null_pointer(f'Cannot invoke "{call}" because "auxHashMap" is null')

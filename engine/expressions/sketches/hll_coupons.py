@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.expressions.sketches.hll_registers import BYTES, Registers
-from engine.expressions.sketches.memory import bad_argument
+from engine.expressions.sketches.memory import bad_argument, bad_state
 
 LIST, SET = 0, 1
 """In byte 7 of what is stored."""
@@ -41,9 +41,9 @@ class Coupons:
         return [coupon for coupon in self.places if coupon]
 
     def take(self, coupon: int) -> bool:
-        """A coupon; whether it needs more room than it has."""
+        """A coupon; whether it needs more room than it has. What is none counts, too."""
         place = self._find(coupon) if self.hashed else self._search(coupon)
-        if self.places[place] == coupon:
+        if coupon and self.places[place] == coupon:
             return False
         self.places[place] = coupon
         self.count += 1
@@ -69,9 +69,13 @@ class Coupons:
         return registers
 
     def _hash(self, size: int) -> None:
-        before, self.places, self.hashed = self.coupons(), [0] * size, True
+        before, again = self.coupons(), self.hashed
+        self.places, self.hashed = [0] * size, True
         for coupon in before:
-            self.places[self._find(coupon)] = coupon
+            place = self._find(coupon)
+            if again and self.places[place]:
+                raise bad_state("Error: found duplicate.")
+            self.places[place] = coupon
 
     def _search(self, coupon: int) -> int:
         return next(place for place, found in enumerate(self.places) if found in (0, coupon))

@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.expressions.sketches.memory import SketchError
+
 REGISTERS: Final = 2
 """In byte 7 of what is stored."""
 BYTES: Final = 8
@@ -31,6 +33,7 @@ class Registers:
     :param least: register.
     :param at_least: how many are like it.
     :param bytewise: they have been stored as bytes.
+    :param lacking: what is wrong where not all of them were stored.
     """
 
     lg_slots: int
@@ -42,6 +45,7 @@ class Registers:
     at_least: int = 0
     out_of_order: bool = False
     bytewise: bool = True
+    lacking: SketchError | None = None
 
     @classmethod
     def none(cls, lg_slots: int) -> Registers:
@@ -76,7 +80,12 @@ class Registers:
         self.at_least = int(counts[self.least])
 
     def folded(self, lg_slots: int) -> Values:
-        """The largest registers of slots that become one if there are fewer."""
+        """The largest registers of slots that become one if there are fewer.
+
+        :raises SketchError: some are lacking.
+        """
+        if self.lacking is not None:
+            raise self.lacking
         folded: Values = self.values.reshape(-1, 1 << lg_slots).max(axis=0)
         return folded
 

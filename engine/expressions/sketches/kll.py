@@ -146,7 +146,7 @@ def _rank(sketch: KllSketch, value: Any) -> float:
     if value != value:
         raise _invalid(bad_argument("Input v must not be NaN."))
     index = _last_up_to(items, items.dtype.type(value))
-    return 0.0 if index is None else int(sums[index]) / sketch.n
+    return 0.0 if index is None else float(sums[index]) / float(sketch.n)
 
 
 def _last_up_to(items: Any, value: Any) -> int | None:
@@ -178,8 +178,8 @@ def _summary(sketch: KllSketch, dtype: str) -> str:
         "Dynamic min K": sketch.k_least,
         "M": sketch.m,
         "N": sketch.n,
-        "Epsilon": f"{2.296 / sketch.k_least**0.9723 * 100:.3f}%",
-        "Epsilon PMF": f"{2.446 / sketch.k_least**0.9433 * 100:.3f}%",
+        "Epsilon": _percent(2.296, sketch.k_least, 0.9723),
+        "Epsilon PMF": _percent(2.446, sketch.k_least, 0.9433),
         "Empty": _flag(sketch.n == 0),
         "Estimation Mode": _flag(count > 1),
         "Levels": count,
@@ -195,6 +195,10 @@ def _summary(sketch: KllSketch, dtype: str) -> str:
     }
     text = "".join(f"   {name:23}: {value}\n" for name, value in lines.items())
     return f"\n### KllKll{_NAMES[dtype]}Sketch Summary:\n{text}### End sketch summary\n"
+
+
+def _percent(error: float, k: int, power: float) -> str:
+    return f"{error / k**power * 100:.3f}%" if k else "Infinity%"
 
 
 def _flag(value: bool) -> str:

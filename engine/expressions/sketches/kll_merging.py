@@ -42,7 +42,8 @@ def merged(left: KllSketch, right: KllSketch) -> KllSketch:
     if several:
         growing.add_levels(right, left.n + right.n)
     ends = [right.least], [right.largest]
-    if left.n:
+    is_double = left.values.dtype == np.float64
+    if left.n and not (is_double and np.isnan(left.least)):  # of floats NaN remains
         ends = [left.least, right.least], [left.largest, right.largest]
     least = in_order(np.array(ends[0], left.values.dtype))[0]
     return KllSketch(

@@ -54,6 +54,24 @@ def negative_size(count: int) -> SketchError:
     return SketchError("java.lang.", "NegativeArraySizeException", str(count))
 
 
+def null_pointer(text: str) -> SketchError:
+    """``NullPointerException``."""
+    return SketchError("java.lang.", "NullPointerException", text)
+
+
+def index_out_of_bounds(count: int) -> SketchError:
+    """``ArrayIndexOutOfBoundsException``: one too many for so many."""
+    text = f"Index {count} out of bounds for length {count}"
+    return SketchError("java.lang.", "ArrayIndexOutOfBoundsException", text)
+
+
+def as_long(number: float) -> int:
+    """As Java casts a double to 64 bits."""
+    if number != number:
+        return 0
+    return int(max(-(2.0**63), min(number, 2.0**63))) - (number >= 2.0**63)
+
+
 def family(number: int) -> str:
     """The name of a family of sketches."""
     if not 1 <= number <= len(_FAMILIES):
@@ -82,6 +100,10 @@ class Memory:
     def int64(self, at: int) -> int:
         """64 bits."""
         return int(self._read("<q", at, 8))
+
+    def float32(self, at: int) -> float:
+        """A float."""
+        return float(self._read("<f", at, 4))
 
     def double(self, at: int) -> float:
         """A double."""

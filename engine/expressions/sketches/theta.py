@@ -17,7 +17,15 @@ from engine.expressions.ansi import failure
 from engine.expressions.registry import always
 from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
-from engine.expressions.sketches.memory import Longs, Memory, SketchError, bad_argument, family
+from engine.expressions.sketches.memory import (
+    Longs,
+    Memory,
+    SketchError,
+    bad_argument,
+    bad_state,
+    family,
+    index_out_of_bounds,
+)
 from engine.expressions.sketches.theta_bytes import read_theta, write_theta
 from engine.expressions.sketches.theta_sketches import MOST, SEED_HASH, AnyThetaSketch
 from engine.expressions.tree import Expr
@@ -57,6 +65,8 @@ def _united(left: bytes, right: bytes, lg_entries: int) -> bytes:
             theta, empty = min(theta, sketch.theta, _theta_of(hashes, nominal)), False
             hashes = np.concatenate([hashes, _below(sketch, MOST if sketch.single else theta)])
     hashes = np.unique(hashes)
+    if theta < 0 and (hashes > theta + MOST).any():  # below it, as Java subtracts
+        raise bad_state("Possible Corruption: curCount parameter is incorrect.")
     hashes = hashes[hashes < theta]
     if len(hashes) > nominal:
         theta, hashes = int(hashes[nominal]), hashes[:nominal]
@@ -66,20 +76,29 @@ def _united(left: bytes, right: bytes, lg_entries: int) -> bytes:
 @rowwise("ThetaIntersection", can_fail=always)
 def theta_intersection(left: bytes, right: bytes) -> bytes:
     """``theta_intersection``: hashes that are in both."""
-    first, second = theta_argument(left), theta_argument(right)
-    if first.empty:
-        return write_theta(MOST, NONE, empty=True)
-    check_seeds(SEED_HASH, first.seed_hash)
-    theta, hashes = first.theta, first.hashes
-    if second.empty:
-        return write_theta(MOST, NONE, empty=True)
-    check_seeds(SEED_HASH, second.seed_hash)
-    theta = min(theta, second.theta)
-    if len(hashes) and second.count:
-        hashes = np.intersect1d(positive(hashes, theta), positive(second.hashes, theta))
-    else:
-        hashes = NONE
-    return write_theta(theta, hashes, empty=_is_nothing(theta, hashes))
+    theta, kept, count = MOST, NONE, None
+    for sketch in (theta_argument(left), theta_argument(right)):
+        if sketch.empty:
+            return write_theta(MOST, NONE, empty=True)
+        check_seeds(SEED_HASH, sketch.seed_hash)
+        theta = min(theta, sketch.theta)
+        if count == 0 or sketch.count == 0:
+            kept, count = NONE, 0
+        elif sketch.count > 0:  # else it is as if it were not there
+            if count is None:
+                kept, count = positive(sketch.hashes, theta), sketch.count
+            else:
+                kept = _that_are_in(sketch, kept, theta)
+                if len(kept) > (most := min(count, sketch.count)):
+                    raise index_out_of_bounds(most)
+                count = len(kept)
+    if count is None:
+        raise bad_state(
+            "Calling getResult() with no intervening intersections would represent the infinite"
+            " set, which is not a legal result."
+        )
+    kept = np.append(kept, np.zeros(count - len(kept), np.int64))
+    return write_theta(theta, np.sort(kept), empty=_is_nothing(theta, kept))
 
 
 @rowwise("ThetaDifference", can_fail=always)
@@ -88,13 +107,15 @@ def theta_difference(left: bytes, right: bytes) -> bytes:
     first, second = theta_argument(left), theta_argument(right)
     theta = min(first.theta, second.theta)
     if first.empty:
-        return write_theta(MOST, NONE, empty=True)
+        seed_hash = first.seed_hash
+        return write_theta(MOST, first.compact(), empty=first.said_empty, seed_hash=seed_hash)
     check_seeds(first.seed_hash, SEED_HASH)
     if second.empty:
-        return write_theta(first.theta, first.hashes, empty=False)
+        return write_theta(first.theta, first.compact(), empty=False)
     check_seeds(second.seed_hash, SEED_HASH)
-    hashes = np.setdiff1d(positive(first.hashes, theta), positive(second.hashes, theta))
-    return write_theta(theta, hashes, empty=_is_nothing(theta, hashes))
+    hashes, others = first.compact(), checked(second.hashes, theta)
+    hashes = hashes[(hashes != 0) & (hashes < theta) & ~np.isin(hashes, others)]
+    return write_theta(theta, np.sort(hashes), empty=_is_nothing(theta, hashes))
 
 
 def theta_argument(data: bytes) -> AnyThetaSketch:
@@ -161,6 +182,35 @@ def _below(sketch: AnyThetaSketch, theta: int) -> Longs:
         return positive(sketch.hashes, theta)
     hashes = sketch.up_to(theta)
     return hashes[hashes > 0]
+
+
+def _that_are_in(sketch: AnyThetaSketch, hashes: Longs, theta: int) -> Longs:
+    """The hashes of a sketch below theta that are among these; those up to the first that is not
+    below it, if they are ordered."""
+    found = sketch.hashes
+    if sketch.ordered:
+        found = found[: int(np.argmax(np.append(found >= theta, True)))]
+        if not found.all():
+            raise no_hash()
+    found = positive(found, theta)
+    return found[np.isin(found, hashes)]
+
+
+def no_hash() -> TransformError:
+    """0 is sought."""
+    return bad_argument("Given hash must not be zero: 0")
+
+
+def checked(hashes: Longs, theta: int) -> Longs:
+    """The hashes of a sketch that are taken away from those of another.
+
+    :raises TransformError: theta or one of them cannot be right.
+    """
+    if theta <= 0:
+        raise bad_state(f"Data Corruption: thetaLong was negative or zero: ThetaLong: {theta}")
+    if len(negative := hashes[hashes < 0]):
+        raise bad_argument(f"Data Corruption: hash was negative: Hash: {negative[0]}")
+    return hashes
 
 
 def _theta_of(hashes: Longs, nominal: int) -> int:

@@ -34,6 +34,7 @@ from engine.expressions.sketches.memory import (
     bad_argument,
     bad_state,
     family,
+    index_out_of_bounds,
     negative_size,
 )
 from engine.expressions.sketches.theta_sketches import (
@@ -86,16 +87,30 @@ def _read_compressed(memory: Memory) -> ThetaSketch:
     count_bytes, seed_hash = memory.unsigned(4), memory.short(6)
     at = 16 if longs > 1 else 8
     theta = memory.int64(8) if longs > 1 else MOST
-    count = int.from_bytes(memory.some(at, count_bytes), "little")
+    count = _int32(memory.some(at, count_bytes))
+    if count < 0:
+        raise negative_size(count)
+    if bits == 0 and 0 < count < 8:
+        raise index_out_of_bounds(0)
+    if count >= 8 and not 1 <= bits <= 63:
+        raise bad_argument(f"wrong number of bits in unpackBitsBlock8: {bits}")
     packed = memory.some(at + count_bytes, (count * bits + 7) // 8)
     ones = np.unpackbits(np.frombuffer(packed, np.uint8), count=count * bits)
-    weights = np.uint64(1) << np.arange(bits, dtype=np.uint64)[::-1]
-    differences = ones.reshape(count, bits).astype(np.uint64) @ weights
+    weights = np.uint64(1) << np.arange(min(bits, 64), dtype=np.uint64)[::-1]
+    differences = ones.reshape(count, bits)[:, -64:].astype(np.uint64) @ weights
     hashes: Longs = np.cumsum(differences, dtype=np.uint64).view(np.int64)
     empty = bool(flags & _EMPTY)
     if empty and count:
         raise bad_state("Illegal State: Empty=true and Current Count != 0.")
     return ThetaSketch(MOST if empty else theta, seed_hash, hashes, empty)
+
+
+def _int32(data: bytes) -> int:
+    """A number of few bytes; of more the further ones go into the same 32 bits, as Java shifts."""
+    number = 0
+    for place, byte in enumerate(data):
+        number |= byte << place % 4 * 8
+    return number - (number >> 31 << 32)
 
 
 def _read_old(memory: Memory, version: int) -> ThetaSketch:
@@ -132,13 +147,13 @@ def _single(value: int, seed_hash: int) -> ThetaSketch:
     return ThetaSketch(MOST, seed_hash, np.array([value], np.int64), single=True)
 
 
-def write_theta(theta: int, hashes: Longs, *, empty: bool) -> bytes:
+def write_theta(theta: int, hashes: Longs, *, empty: bool, seed_hash: int = SEED_HASH) -> bytes:
     """The bytes of a sketch with these hashes, which ascend; compressed if there are several."""
     if empty:
         return _EMPTY_BYTES
     count, whole = len(hashes), theta == MOST
     flags = _READ_ONLY | _COMPACT | _ORDERED
-    seed = SEED_HASH.to_bytes(2, "little")
+    seed = seed_hash.to_bytes(2, "little")
     if whole and count <= 1:
         flags |= _SINGLE if count else 0
         return bytes((1, 3, 3, 0, 0, flags)) + seed + hashes.astype("<i8").tobytes()
@@ -147,8 +162,8 @@ def write_theta(theta: int, hashes: Longs, *, empty: bool) -> bytes:
         return bytes((3, 3, 3, 0, 0, flags)) + seed + bytes(4) + b"\x00\x00\x80\x3f" + bound
     differences = np.diff(hashes, prepend=0).view(np.uint64)
     bits = int(np.bitwise_or.reduce(differences)).bit_length()
-    if bits == 64 and count >= 8:  # they do not ascend
-        raise bad_argument("wrong number of bits in packBitsBlock8: 64")
+    if bits in (0, 64) and count >= 8:  # they do not ascend
+        raise bad_argument(f"wrong number of bits in packBitsBlock8: {bits}")
     count_bytes = (count.bit_length() + 7) // 8
     places = np.arange(bits, dtype=np.uint64)[::-1]
     ones = (differences[:, None] >> places) & np.uint64(1)

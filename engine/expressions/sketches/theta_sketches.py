@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from engine.expressions.sketches.memory import Longs, Memory, bad_argument
+from engine.expressions.sketches.memory import Longs, Memory, bad_argument, negative_size
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -41,9 +41,18 @@ class ThetaSketch:
     single: bool = False
 
     @property
+    def said_empty(self) -> bool:
+        """It says so itself."""
+        return self.empty
+
+    @property
     def count(self) -> int:
         """How many hashes there are."""
         return len(self.hashes)
+
+    def compact(self) -> Longs:
+        """The hashes."""
+        return self.hashes
 
     def up_to(self, theta: int) -> Longs:
         """The hashes before the first that is not below theta."""
@@ -85,10 +94,20 @@ class StoredThetaSketch:
         return count == 0 and theta == MOST
 
     @property
+    def said_empty(self) -> bool:
+        """It says so itself."""
+        return False
+
+    @property
     def hashes(self) -> Longs:
         """In the order in which they are stored."""
-        count = self.count
-        return self.memory.longs(self.longs * 8, count) if count else np.zeros(0, np.int64)
+        return self.compact() if self.count > 0 else np.zeros(0, np.int64)
+
+    def compact(self) -> Longs:
+        """Likewise; they have to have a place even if there are none."""
+        if self.count < 0:
+            raise negative_size(self.count)
+        return self.memory.longs(self.longs * 8, self.count)
 
     def up_to(self, theta: int) -> Longs:
         """The hashes before the first that is not below theta: nothing else is read."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from engine.expressions.ansi import failure
 from engine.expressions.sketches.memory import Memory, SketchError, family
+from engine.expressions.sketches.tuple_bytes import read_tuple
 from engine.expressions.sketches.tuple_sketches import (
     DOUBLE,
     INTEGER,
     MODES,
     Kind,
     TupleSketch,
-    read_tuple,
 )
 from engine.expressions.tree import Expr
 

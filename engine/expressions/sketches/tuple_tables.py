@@ -8,12 +8,21 @@ Source: ``QuickSelectSketch.java`` of datasketches-java (``tuple``), ``HashOpera
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from engine.expressions.sketches.memory import bad_argument
 from engine.expressions.sketches.theta_sketches import MOST
 from engine.expressions.sketches.tuple_sketches import Entries, Summary
 
 Combine = Callable[[Summary, Summary], Summary]
+
+
+def probes(value: int, lg_size: int, lg_stride: int) -> Iterator[int]:
+    """All places of a table, in the order in which a hash is sought there."""
+    mask = (1 << lg_size) - 1
+    stride = 2 * ((value & 2**64 - 1) >> lg_stride & 127) + 1
+    for number in range(mask + 1):
+        yield value + number * stride & mask
 
 
 class Table:
@@ -22,21 +31,15 @@ class Table:
     It begins small, and becomes eight times as large whenever it is half full, up to twice the
     nominal number of hashes; then, when 15 of 16 places are taken, the hash that follows the
     smallest so many becomes theta, and it and larger ones are forgotten.
+
+    :ivar empty: nothing was there to be taken in.
     """
 
     def __init__(self, lg_nominal: int) -> None:
         self.nominal = 1 << lg_nominal
         self.theta = MOST
+        self.empty = True
         self._set_size((lg_nominal + 1 - 5) % 3 + 5)
-
-    @classmethod
-    def of(cls, entries: Entries, lg_size: int) -> Table:
-        """A table of a size with these, which are all different."""
-        table = cls(lg_size)
-        table._set_size(lg_size)
-        for value, summary in entries:
-            table._insert(value, summary)
-        return table
 
     def _set_size(self, lg_size: int) -> None:
         self._lg_size, size = lg_size, 1 << lg_size
@@ -47,6 +50,7 @@ class Table:
 
     def merge(self, value: int, summary: Summary, union: Combine) -> None:
         """Take one in, if it is below theta; the union of it and the one that is there."""
+        self.empty = False
         if not 0 < value < self.theta:
             return
         place = self.find(value)
@@ -72,17 +76,10 @@ class Table:
         pairs = zip(self._hashes, self._summaries, strict=True)
         return [(value, summary) for value, summary in pairs if summary is not None]
 
-    def get(self, value: int) -> Summary | None:
-        """The summary of a hash."""
-        return self._summaries[self.find(value)]
-
     def find(self, value: int) -> int:
         """The place of a hash, or where it would be put."""
-        mask = len(self._hashes) - 1
-        place, stride = value & mask, 2 * (value >> self._lg_size & 127) + 1
-        while self._hashes[place] not in (0, value):
-            place = (place + stride) & mask
-        return place
+        places = probes(value, self._lg_size, self._lg_size)
+        return next(place for place in places if self._hashes[place] in (0, value))
 
     def _insert(self, value: int, summary: Summary) -> None:
         self._put(self.find(value), value, summary)
@@ -90,3 +87,45 @@ class Table:
     def _put(self, place: int, value: int, summary: Summary) -> None:
         self._hashes[place], self._summaries[place] = value, summary
         self.count += 1
+
+
+class StoredTable:
+    """A hash table of what nobody has checked: a hash may be in it several times, of which the
+    first is found, and a place with the hash 0 is free.
+
+    :param lg_size: places, as a power of two.
+    :param lg_stride: as the size, unless it is stored too: the bits of a hash from there on say how
+        far away the next place is.
+    """
+
+    def __init__(self, lg_size: int, lg_stride: int) -> None:
+        self._lg_size, self._lg_stride = lg_size, lg_stride
+        self._entries: dict[int, tuple[int, Summary]] = {}
+
+    def put(self, value: int, summary: Summary) -> None:
+        """One more.
+
+        :raises SketchError: there is no room for it.
+        """
+        for place in probes(value, self._lg_size, self._lg_stride):
+            if self._hash(place) == 0:
+                self._entries[place] = value, summary
+                return
+        raise bad_argument("No empty slot in table!")
+
+    def __contains__(self, value: int) -> bool:
+        return self.get(value) is not None
+
+    def get(self, value: int) -> Summary | None:
+        """The summary of a hash that is not 0, found as if strides were those of the size."""
+        for place in probes(value, self._lg_size, self._lg_size):
+            if (found := self._hash(place)) in (0, value):
+                return self._entries[place][1] if found else None
+        return None
+
+    def entries(self) -> Entries:
+        """All of them, in the order of their places."""
+        return [self._entries[place] for place in sorted(self._entries)]
+
+    def _hash(self, place: int) -> int:
+        return self._entries[place][0] if place in self._entries else 0

@@ -9,22 +9,32 @@ Source: ``tuplesketchesExpressions.scala`` of Spark; ``Union.java``, ``Intersect
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from engine.expressions.registry import always
 from engine.expressions.rowwise import RowFunction, rowwise_factory
-from engine.expressions.sketches.memory import SketchError, bad_argument, bad_state
-from engine.expressions.sketches.theta import check_lg_entries, theta_argument
+from engine.expressions.sketches.memory import (
+    Longs,
+    SketchError,
+    bad_argument,
+    bad_state,
+    index_out_of_bounds,
+    negative_size,
+    null_pointer,
+)
+from engine.expressions.sketches.theta import check_lg_entries, checked, no_hash, theta_argument
 from engine.expressions.sketches.theta_sketches import MOST
 from engine.expressions.sketches.tuple_arguments import kind_of, mode_of, ops, tuple_argument
+from engine.expressions.sketches.tuple_bytes import write_tuple
 from engine.expressions.sketches.tuple_sketches import (
+    NOTHING,
     Entries,
     Kind,
     TupleSketch,
-    write_tuple,
+    no_summary,
 )
-from engine.expressions.sketches.tuple_tables import Table
+from engine.expressions.sketches.tuple_tables import StoredTable, Table
 from engine.expressions.tree import Expr
 
 _EMPTY, _EXACT, _ESTIMATION, _NOTHING = 5, 6, 2, 0
@@ -76,7 +86,7 @@ def _union(parts: list[tuple[int, Entries]], lg_entries: int, mode: str, kind: K
     if len(entries) > table.nominal:
         theta = sorted(value for value, _ in entries)[table.nominal]
         entries = [entry for entry in entries if entry[0] < theta]
-    return write_tuple(theta, entries, kind, empty=theta == MOST and not entries)
+    return write_tuple(theta, entries, kind, empty=theta == MOST and table.empty)
 
 
 @rowwise_factory(*ops("Intersection"), can_fail=always)
@@ -90,7 +100,10 @@ def tuple_intersection(expr: Expr) -> RowFunction:
         if first.empty or second.empty:
             return write_tuple(MOST, [], kind, empty=True)
         theta = min(first.theta, second.theta)
-        return _intersection(first, theta, theta, second.valid(), mode, kind)
+        if first.entries and second.entries and not first.valid():
+            raise null_pointer('Cannot invoke "Object.getClass()" because "summaryArr" is null')
+        others = second.valid()
+        return _intersection(first, theta, theta, others, len(second.entries), mode, kind)
 
     return intersect
 
@@ -108,28 +121,49 @@ def tuple_intersection_theta(expr: Expr) -> RowFunction:
         bound, summary = second.theta, kind.made(mode)
         values = second.in_order() if first.entries and second.count else ()
         entries = [(value, summary) for value in values]
-        return _intersection(first, min(first.theta, bound), bound, entries, mode, kind)
+        theta = min(first.theta, bound)
+        return _intersection(first, theta, bound, entries, second.count, mode, kind)
 
     return intersect
 
 
 def _intersection(
-    first: TupleSketch, theta: int, below: int, others: Entries, mode: str, kind: Kind
+    first: TupleSketch,
+    theta: int,
+    below: int,
+    others: Entries,
+    count: int,
+    mode: str,
+    kind: Kind,
 ) -> bytes:
-    """:param below: hashes of the second sketch count that are below it."""
-    table = Table.of(first.valid(), _lg_size(len(first.entries)))
-    found = [
-        (value, kind.made(mode, mine, summary))
-        for value, summary in others
-        if value < below and (mine := table.get(value)) is not None
-    ]
-    entries = Table.of(found, _lg_size(len(found))).entries()
+    """:param below: hashes of the second sketch count that are below it.
+    :param count: how many the second sketch says it has.
+    """
+    most = min(len(first.entries), count)
+    if first.entries and most < 0:
+        raise negative_size(most)
+    table = _table_of(first.valid(), len(first.entries))
+    found: Entries = []
+    for value, summary in others:
+        if value < below:
+            if value == 0:
+                raise no_hash()
+            if (mine := table.get(value)) is not None:
+                found.append((value, kind.made(mode, mine, summary)))
+    if found and len(found) > most:
+        raise index_out_of_bounds(most)
+    entries = [entry for entry in _table_of(found, len(found)).entries() if entry[0] <= theta]
+    entries += [NOTHING] * (len(found) - len(entries))
     return write_tuple(theta, entries, kind, empty=False)
 
 
-def _lg_size(count: int) -> int:
-    """Of a table of so many hashes: a quarter of its places is free at least."""
-    return max((math.ceil(count / 0.75) - 1).bit_length(), 4)
+def _table_of(entries: Entries, count: int) -> StoredTable:
+    """:param count: a quarter of its places is free at least if there are so many."""
+    lg_size = max((math.ceil(count / 0.75) - 1).bit_length(), 4)
+    table = StoredTable(lg_size, lg_size)
+    for value, summary in entries:
+        table.put(value, summary)
+    return table
 
 
 @rowwise_factory(*ops("Difference"), can_fail=always)
@@ -139,10 +173,12 @@ def tuple_difference(expr: Expr) -> RowFunction:
 
     def subtract(left: bytes, right: bytes) -> bytes:
         first, second = tuple_argument(left, kind), tuple_argument(right, kind)
-        count = len(second.entries)
-        return _difference(
-            first, second.bound, count, second.empty, lambda: [h for h, _ in second.entries], kind
-        )
+        table, count = second.table, len(second.entries)
+
+        def holds(theta: int) -> Callable[[int], bool]:
+            return table.__contains__ if table else _among(second.hashes, theta)
+
+        return _difference(first, second.bound, count, second.empty, holds, kind)
 
     return subtract
 
@@ -156,15 +192,16 @@ def tuple_difference_theta(expr: Expr) -> RowFunction:
         first, second = tuple_argument(left, kind), theta_argument(right)
         theta, count = second.theta, second.count
 
-        def hashes() -> Iterable[int]:
+        def holds(theta: int) -> Callable[[int], bool]:
             try:
-                return second.hashes.tolist()  # type: ignore[no-any-return]
+                hashes = second.hashes
             except SketchError as error:
                 raise bad_state(
                     "Reflection Exception java.lang.reflect.InvocationTargetException"
                 ) from error
+            return _among(hashes, theta)
 
-        return _difference(first, theta, count, second.empty, hashes, kind)
+        return _difference(first, theta, count, second.empty, holds, kind)
 
     return subtract
 
@@ -174,10 +211,14 @@ def _difference(
     bound: int,
     count: int,
     empty: bool,
-    hashes: Callable[[], Iterable[int]],
+    holds: Callable[[int], Callable[[int], bool]],
     kind: Kind,
 ) -> bytes:
-    """What becomes of the first sketch depends on what each of the two is."""
+    """What becomes of the first sketch depends on what each of the two is.
+
+    :param bound: theta of the second, which has ``count`` hashes.
+    :param holds: by a theta, what says whether the second has a hash.
+    """
     theta = first.bound
     mine = _state(theta, len(first.entries), first.empty)
     others = _state(bound, count, empty)
@@ -189,12 +230,14 @@ def _difference(
     if mine == _NOTHING:  # its own theta is forgotten where one would expect the lesser of both
         theta = bound if others in (_ESTIMATION, _NOTHING) else theta
     elif others == _NOTHING:
+        if NOTHING in entries:
+            raise no_summary("copy", "summaryArr[i]")
         theta = min(theta, bound)
         entries = [entry for entry in entries if entry[0] < theta]
     elif others != _EMPTY:
         theta = min(theta, bound)
-        taken = set(_checked(hashes(), theta))
-        entries = [(h, each) for h, each in entries if h < theta and h and h not in taken]
+        has = holds(theta)
+        entries = [(h, each) for h, each in entries if h < theta and h and not has(h)]
     return write_tuple(theta, entries, kind, empty=not entries and theta == MOST)
 
 
@@ -202,10 +245,5 @@ def _state(theta: int, count: int, empty: bool) -> int:
     return (4 if theta == MOST or empty else 0) | (2 if count > 0 else 0) | (1 if empty else 0)
 
 
-def _checked(hashes: Iterable[int], theta: int) -> Iterable[int]:
-    if theta <= 0:
-        raise bad_state(f"Data Corruption: thetaLong was negative or zero: ThetaLong: {theta}")
-    for value in hashes:
-        if value < 0:
-            raise bad_argument(f"Data Corruption: hash was negative: Hash: {value}")
-        yield value
+def _among(hashes: Longs, theta: int) -> Callable[[int], bool]:
+    return set(checked(hashes, theta).tolist()).__contains__
