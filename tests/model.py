@@ -42,6 +42,7 @@ class Feed:
 
     def __init__(self, partitions: int) -> None:
         self.available = [0] * partitions
+        self._read: dict[int, int] = {}
         self.faults: dict[tuple[int, int], BaseException] = {}
         self.changed = threading.Condition()
 
@@ -50,6 +51,19 @@ class Feed:
         with self.changed:
             self.available = [have + count for have in self.available]
             self.changed.notify_all()
+
+    def await_read(self, count: int, timeout_s: float) -> None:
+        """Until ``count`` records of every partition were read, and somebody has asked for more."""
+        with self.changed:
+            assert self.changed.wait_for(
+                lambda: all(self._read.get(p, 0) >= count for p in range(len(self.available))),
+                timeout_s,
+            ), self._read
+
+    def asked_behind(self, partition: int, seq: int) -> None:
+        """A reader has given so many records on; ``changed`` is held."""
+        self._read[partition] = seq
+        self.changed.notify_all()
 
 
 class ModelReader(DataSourceContinuousReader):
@@ -95,6 +109,7 @@ class ModelPartitionReader(PartitionReader):
 
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         with self._feed.changed:
+            self._feed.asked_behind(self._index, self._seq)
             if self.exhausted or not self._feed.changed.wait_for(
                 lambda: self._feed.available[self._index] > self._seq, timeout_s
             ):

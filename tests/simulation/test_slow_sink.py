@@ -146,6 +146,7 @@ def test_an_epoch_that_runs_again_is_read_to_its_end(tmp_path: Path) -> None:
     query = started(shipping(story, 1_000 * ROW_BYTES, interval_ms=60_000))
     while query.status["state"] != "RUNNING":
         assert not query.awaitTermination(0.01)
+    story.feed.await_read(15, WAIT_S)
     assert query.drain(WAIT_S)
     assert story.checkpoint.committed_offsets() == ({"0": 15, "1": 15},)
     for folder in ("commits", "prepared"):
