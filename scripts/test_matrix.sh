@@ -28,7 +28,7 @@ for pair do
     # shellcheck disable=SC2086 # several words are meant
     { [ -x "$folder/bin/python" ] || "$uv" venv --quiet --python "$python" "$folder"; } &&
         "$uv" pip install --quiet --python "$folder/bin/python" --constraint .matrix/constraints.txt \
-            --editable '.[engine]' "apache-airflow==$airflow.*" \
+            --editable '.[engine,s3]' "apache-airflow==$airflow.*" \
             'apache-airflow-providers-apache-spark>=6.3' $tools &&
         "$folder/bin/python" -m tests.matrix &&
         "$folder/bin/continuous" doctor &&
