@@ -117,7 +117,7 @@ def test_the_last_words_are_with_the_worker(server: StandIn) -> None:
     def page(query: dict[str, list[str]]) -> str:
         (stream,) = query.pop("logType")
         asked.append(query)
-        return f"==== Bytes 0-9 of 9 of /work/driver-1/{stream} ====\nthe end\nof {stream}\n"
+        return f"==== Bytes 0-9 of 9 of /spark/driver-1/{stream} ====\nthe end\nof {stream}\n"
 
     server.answers["/json/"] = {
         "status": "ALIVE",
