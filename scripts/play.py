@@ -58,7 +58,11 @@ class Demo:
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes the DAGs
             **self.environment,
         }
-        airflow = AirflowProcesses(self.folder / "airflow", ROOT / "dags", environment=environment)
+        # The other DAGs stay paused: while tasks run, a call that writes can be answered by 500, as
+        # the api-server blocks itself on SQLite.
+        airflow = AirflowProcesses(
+            self.folder / "airflow", ROOT / "dags", paused=True, environment=environment
+        )
         try:
             with airflow as client, self._queries_ended():
                 say(f"Airflow is up after {time.monotonic() - began:.0f} s: {client.address}")

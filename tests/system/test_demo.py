@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -24,6 +26,9 @@ def test_the_demo_succeeds_and_leaves_no_process_behind() -> None:
     assert done.stdout.count("equal        yes") == 2
     assert "input_rows   336,776" in done.stdout
     assert processes_of(ROOT / ".demo") == []
+    with closing(sqlite3.connect(ROOT / ".demo" / "airflow" / "airflow.db")) as database:
+        runs = database.execute("SELECT DISTINCT dag_id FROM dag_run").fetchall()
+    assert runs == [("flights_demo",)], "on SQLite, who writes beside it can make it fail"
 
 
 def processes_of(folder: Path) -> list[str]:
