@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,5 +11,7 @@ from tests.simulation.story import Story
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
-    return Story(tmp_path / "checkpoint")
+def story(tmp_path: Path) -> Iterator[Story]:
+    told = Story(tmp_path / "checkpoint")
+    yield told
+    told.end()

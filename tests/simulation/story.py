@@ -29,6 +29,7 @@ class Story:
         self.partitions = partitions
         self.feed = Feed(partitions)
         self.sink = ModelSink()
+        self._started: list[ContinuousQuery] = []
 
     def start(
         self,
@@ -43,7 +44,15 @@ class Story:
         if meter is not None:
             meter.look = partial(look_at, execution)
         execution.start()
-        return ContinuousQuery(execution, str)
+        query = ContinuousQuery(execution, str)
+        self._started.append(query)
+        return query
+
+    def end(self) -> None:
+        """Stop what a test that failed has left running: it would disturb those behind it."""
+        for query in self._started:
+            if query.isActive:
+                query.stop()
 
     @property
     def checkpoint(self) -> Checkpoint:
