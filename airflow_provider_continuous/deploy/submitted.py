@@ -135,9 +135,8 @@ class SubmittedQuery:
         """
         output, words = tail(self.log_path), self._backend.last_words(self.handle)
         ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
-        ends += (
-            [f"The end of what the driver has written on the cluster:\n{words}"] if words else []
-        )
+        if words:
+            ends.append(f"The end of what the driver has written on the cluster:\n{words}")
         wrong = exit_code == WRONG_USE and self._backend.name in ("local", "client")
         return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",

@@ -7,7 +7,7 @@ import re
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from airflow_provider_continuous.deploy.contract import DriverStatus, Handle
 ANSWER_S = 5.0
 """A manager answers within so many seconds, or counts as out of reach."""
 WORDS_BYTES_MAX = 16 * 1024
-STREAMS = ("stderr", "stdout")
+_STREAMS = ("stderr", "stdout")
 """Of a driver on a cluster Java writes to the first one, and Spark what Python writes to the second
 one, errors too."""
 _OUTPUT_BYTES_MAX = 1024 * 1024
@@ -49,6 +49,14 @@ class Manager(ABC):
         """Return the end of what a driver has written on the cluster, what Python has written
         last, with its secrets; :data:`WORDS_BYTES_MAX` at most of each of its streams. Empty where
         that cannot be read."""
+
+
+def streams(end_of: Callable[[str], str]) -> str:
+    """Return what both streams of a driver end with, what Python has written last.
+
+    :param end_of: of one stream, by its name on the cluster.
+    """
+    return "\n".join(end_of(stream) for stream in _STREAMS)
 
 
 def said(handle: Handle, pattern: re.Pattern[str]) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,13 +19,13 @@ from urllib.parse import urlsplit
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
-    STREAMS,
     WORDS_BYTES_MAX,
     Manager,
     ManagerError,
     ask,
     ask_for_text,
     said,
+    streams,
 )
 
 WEB_PORT = 8080
@@ -97,7 +98,7 @@ class StandaloneMaster(Manager):
             for worker in told.get("workers", ()):
                 if worker["id"] == driver.get("worker"):
                     page = f"{str(worker['webuiaddress']).rstrip('/')}/log/?driverId={driver_id}"
-                    return "\n".join(_end_of(page, stream) for stream in STREAMS)
+                    return streams(partial(_end_of, page))
         except ManagerError:
             pass
         return ""

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
-    STREAMS,
     WORDS_BYTES_MAX,
     Manager,
     ManagerError,
     ask,
     ask_for_text,
     said,
+    streams,
 )
 
 _ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
@@ -105,7 +105,7 @@ class Yarn(Manager):
                 return ""
             node, container = where.groups()
             logs = f"{node}/ws/v1/node/containerlogs/{container}"
-            return "\n".join(_end_of(f"{logs}/{stream}") for stream in STREAMS)
+            return streams(lambda stream: _end_of(f"{logs}/{stream}"))
         except ManagerError:
             return ""
 
