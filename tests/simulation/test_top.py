@@ -212,6 +212,35 @@ def test_charts_are_left_while_their_history_is_read(
     driven([str(story.folder)], steps)
 
 
+def test_nothing_is_shown_while_a_screen_is_taken_down(
+    running: tuple[Story, ContinuousQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, _ = running
+    left: list[str] = []
+
+    def parts_are_gone(screen: QueryScreen) -> None:
+        assert screen.is_attached and not screen.query("#facts")
+        screen._show("what a worker has read until now", 0, 1)
+        left.append("screen")
+
+    def all_is_gone(app: TopApp) -> None:
+        app._show(())
+        left.append("program")
+
+    monkeypatch.setattr(QueryScreen, "on_unmount", parts_are_gone, raising=False)
+    monkeypatch.setattr(TopApp, "on_unmount", all_is_gone, raising=False)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot), "the query")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueryScreen), "its charts")
+        await pilot.press("escape")
+        await until(pilot, lambda: left == ["screen"], "it is taken down")
+
+    driven([str(story.folder)], steps)
+    assert left == ["screen", "program"]
+
+
 @pytest.mark.parametrize(
     ("key", "kind", "where"), [("d", "drain", "list"), ("s", "stop", "charts")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -76,11 +77,11 @@ class TopApp(App[None]):
         self._places = places
         self._looks = Looks(places, self._clock)
         # What a screen asks for besides. The app's own workers are waited for when it ends.
-        self.threads = DaemonThreads(_THREADS, "top-query")
+        self._asking = DaemonThreads(_THREADS, "top-query")
         self._is_looking = False
         self._seen: Sequence[QueryLook] = ()
         self._order, self._text = next(iter(ORDERS)), ""
-        self.looks_by_location: dict[str, QueryLook] = {}
+        self._by_location: dict[str, QueryLook] = {}
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -103,7 +104,7 @@ class TopApp(App[None]):
             self._is_looking = True
             self.run_worker(self._look, thread=True)
 
-    def ask_to_end(self, kind: str, found: QueryLook | None) -> None:
+    def _ask_to_end(self, kind: str, found: QueryLook | None) -> None:
         """Ask the person, then the query."""
         assert kind in ("drain", "stop")
         wanted: RequestKind = "drain" if kind == "drain" else "stop"
@@ -120,7 +121,7 @@ class TopApp(App[None]):
     # -- keys -----------------------------------------------------------------------------------
 
     def action_end(self, kind: str) -> None:
-        self.ask_to_end(kind, self._selected)
+        self._ask_to_end(kind, self._selected)
 
     def action_order(self) -> None:
         """The next one."""
@@ -149,7 +150,9 @@ class TopApp(App[None]):
     def on_data_table_row_selected(self) -> None:
         found = self._selected
         if found is not None:
-            self.push_screen(QueryScreen(found))
+            at = found.location
+            last_look = partial(self._last_look, at)
+            self.push_screen(QueryScreen(at, last_look, self._asking, self._ask_to_end))
 
     def on_data_table_row_highlighted(self) -> None:
         self._tell()
@@ -163,7 +166,7 @@ class TopApp(App[None]):
     def _ask(self, kind: RequestKind, found: QueryLook) -> None:
         assert found.status is not None
         run_id = found.status.run_id
-        asked = self.threads.submit(
+        asked = self._asking.submit(
             lambda: Checkpoint(found.location).requests.ask(kind, by=asker("top"), run_id=run_id)
         )
         try:
@@ -193,12 +196,17 @@ class TopApp(App[None]):
         if not table.row_count:
             return None
         key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-        return None if key is None else self.looks_by_location.get(key)
+        return None if key is None else self._last_look(key)
+
+    def _last_look(self, location: str) -> QueryLook | None:
+        return self._by_location.get(location)
 
     def _show(self, looks: Sequence[QueryLook]) -> None:
         self._is_looking = False
+        if not self.is_running:  # its screens are taken down before its workers are ended
+            return
         self._seen = looks
-        self.looks_by_location = {each.location: each for each in looks}
+        self._by_location = {each.location: each for each in looks}
         self._show_again()
 
     def _show_again(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,6 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Sparkline, Static
 
 from engine.base.clock import SystemClock
+from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.commands.result import format_time
@@ -20,9 +22,6 @@ from engine.commands.terminal.looks import QueryLook
 from engine.commands.terminal.texts import columns, duration, short, with_unit
 from engine.errors import ContinuousError
 from engine.history.view import HistoryView
-
-if TYPE_CHECKING:
-    from engine.commands.terminal.app import TopApp
 
 CHARTS: Final = (
     ("rows_in_per_second", "rows in"),
@@ -49,9 +48,14 @@ _WAIT_S: Final = 1.5
 
 
 class QueryScreen(Screen[None]):
-    """See the module."""
+    """See the module.
 
-    app: TopApp
+    :param location: of its checkpoint.
+    :param last_look: tells what was seen of it last; None: it is not there any more.
+    :param asking: what reads its history, which may hang.
+    :param ask_to_end: asks the person whether to ``drain`` or to ``stop`` it, then the query.
+    """
+
     CSS = """
     QueryScreen Sparkline { height: 2; width: 100%; }
     QueryScreen .label { color: $text-muted; }
@@ -65,9 +69,18 @@ class QueryScreen(Screen[None]):
         Binding("q", "app.quit", "Quit"),
     ]
 
-    def __init__(self, found: QueryLook) -> None:
+    def __init__(
+        self,
+        location: str,
+        last_look: Callable[[], QueryLook | None],
+        asking: DaemonThreads,
+        ask_to_end: Callable[[str, QueryLook | None], None],
+    ) -> None:
         super().__init__()
-        self.location = found.location
+        self.location = location
+        self._last_look = last_look
+        self._asking = asking
+        self._ask_to_end = ask_to_end
         self._window = "1"
         self._is_reading = False
         self._asked: tuple[Future[HistoryView | str], int, int] | None = None
@@ -97,13 +110,13 @@ class QueryScreen(Screen[None]):
         self.reread()
 
     def action_end(self, kind: str) -> None:
-        self.app.ask_to_end(kind, self.app.looks_by_location.get(self.location))
+        self._ask_to_end(kind, self._last_look())
 
     def _read(self) -> None:
         now_ms = SystemClock().now_ms()
         from_ms = now_ms - WINDOWS[self._window][0] * 1000
         if self._asked is None:
-            read = self.app.threads.submit(partial(_history, self.location, from_ms))
+            read = self._asking.submit(partial(_history, self.location, from_ms))
             self._asked = read, from_ms, now_ms
         read, from_ms, now_ms = self._asked
         shown: HistoryView | str = "The history has not answered yet."
@@ -113,9 +126,9 @@ class QueryScreen(Screen[None]):
 
     def _show(self, read: HistoryView | str, from_ms: int, until_ms: int) -> None:
         self._is_reading = False
-        if not self.is_attached:  # its parts are taken down before its workers are ended
-            return
-        found = self.app.looks_by_location.get(self.location)
+        if not self.is_attached or self not in self.app.screen_stack:
+            return  # left: its parts are taken down, one by one, before its workers are ended
+        found = self._last_look()
         facts = self.location if found is None else _facts(found, until_ms)
         if isinstance(read, str):
             self.query_one("#facts", Static).update(f"{facts}\n{read}")
