@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.base.moments import iso_timestamp
@@ -68,6 +68,19 @@ def written_latency(definition: QueryDefinition, reports: Reports) -> LatencyHis
     for each in writers(definition, reports):
         latency.merge(each.read_to_written)
     return latency
+
+
+def count_epoch(
+    definition: QueryDefinition, report: Mapping[str, Any], reports: Reports, times: EpochTimes
+) -> None:
+    """Tell the query's meter of an epoch that was committed, if it has one.
+
+    :param report: the progress report that was made of ``reports``.
+    """
+    if definition.meter is not None:
+        read = reports[: len(definition.streams)]
+        readers = [[part.counters for part in parts] for parts in read]
+        definition.meter.committed(report, times, readers, writers(definition, reports))
 
 
 def writers(definition: QueryDefinition, reports: Reports) -> list[EpochCounters]:

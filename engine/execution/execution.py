@@ -26,12 +26,11 @@ from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
-from engine.execution.epoch_report import epoch_report, written_latency
+from engine.execution.epoch_report import count_epoch, epoch_report, written_latency
 from engine.execution.health import Stall
 from engine.execution.kept_reports import KeptReports
 from engine.execution.lag import has_reached, lags
 from engine.execution.launcher import Launcher
-from engine.execution.measured import count_epoch
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
 from engine.execution.sharing import TaskSharing

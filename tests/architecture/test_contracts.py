@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from pkgutil import walk_packages
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,14 @@ def test_import_contracts_are_kept() -> None:
         timeout=60,
     )
     assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_no_files_go_in_a_circle_not_even_for_their_types() -> None:
+    graph = grimp.build_graph("engine", "airflow_provider_continuous", cache_dir=None)
+    root = {"engine"}  # its public names, which it imports when they are asked for
+    TopologicalSorter(
+        {each: graph.find_modules_directly_imported_by(each) - root for each in graph.modules}
+    ).prepare()
 
 
 def test_the_heart_of_the_engine_loads_no_spark() -> None:

@@ -8,13 +8,8 @@ from __future__ import annotations
 from engine.expressions.ansi import failure
 from engine.expressions.sketches.memory import Memory, SketchError, family
 from engine.expressions.sketches.tuple_bytes import read_tuple
-from engine.expressions.sketches.tuple_sketches import (
-    DOUBLE,
-    INTEGER,
-    MODES,
-    Kind,
-    TupleSketch,
-)
+from engine.expressions.sketches.tuple_sketches import TupleSketch
+from engine.expressions.sketches.tuple_summaries import DOUBLE, INTEGER, MODES, Kind
 from engine.expressions.tree import Expr
 
 

@@ -32,13 +32,13 @@ from engine.expressions.sketches.memory import (
     negative_size,
 )
 from engine.expressions.sketches.theta_sketches import MOST, SEED_HASH
-from engine.expressions.sketches.tuple_sketches import (
+from engine.expressions.sketches.tuple_sketches import TupleSketch
+from engine.expressions.sketches.tuple_summaries import (
     MODES,
     NOTHING,
     Entries,
     Kind,
     Summary,
-    TupleSketch,
     no_summary,
 )
 from engine.expressions.sketches.tuple_tables import StoredTable

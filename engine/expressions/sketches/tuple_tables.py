@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from engine.expressions.sketches.memory import bad_argument
 from engine.expressions.sketches.theta_sketches import MOST
-from engine.expressions.sketches.tuple_sketches import Entries, Summary
+from engine.expressions.sketches.tuple_summaries import Entries, Summary
 
 Combine = Callable[[Summary, Summary], Summary]
 

@@ -27,13 +27,8 @@ from engine.expressions.sketches.theta import check_lg_entries, checked, no_hash
 from engine.expressions.sketches.theta_sketches import MOST
 from engine.expressions.sketches.tuple_arguments import kind_of, mode_of, ops, tuple_argument
 from engine.expressions.sketches.tuple_bytes import write_tuple
-from engine.expressions.sketches.tuple_sketches import (
-    NOTHING,
-    Entries,
-    Kind,
-    TupleSketch,
-    no_summary,
-)
+from engine.expressions.sketches.tuple_sketches import TupleSketch
+from engine.expressions.sketches.tuple_summaries import NOTHING, Entries, Kind, no_summary
 from engine.expressions.sketches.tuple_tables import StoredTable, Table
 from engine.expressions.tree import Expr
 
