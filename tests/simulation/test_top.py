@@ -219,7 +219,8 @@ def test_nothing_is_shown_while_a_screen_is_taken_down(
     left: list[str] = []
 
     def parts_are_gone(screen: QueryScreen) -> None:
-        assert screen.is_attached and not screen.query("#facts")
+        assert screen.is_attached
+        assert not screen.query("#facts")
         screen._show("what a worker has read until now", 0, 1)
         left.append("screen")
 
