@@ -8,6 +8,7 @@ even see the query 404.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from typing import Annotated, Any
 from fastapi import Body, FastAPI, Header, HTTPException
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.view.known import KnownQuery
@@ -25,6 +28,8 @@ from engine.sinks.reopen import recorded_sink
 log = logging.getLogger(__name__)
 
 HEADER = "X-Continuous-Action"
+ANSWER_MAX_S = 60.0
+"""What takes longer, as pruning of very many files does, is not waited for; it goes on."""
 
 Answer = dict[str, Any]
 Asked = dict[str, Any]
@@ -56,7 +61,7 @@ def add_actions(
         if action not in _ACTIONS:
             raise HTTPException(404, f"There is no action {action!r}.")
         try:
-            answer = _ACTIONS[action](CheckpointHook(query.location), asked, person.name)
+            answer = _in_time(query.location, action, asked, person.name)
         except ConcurrentRunError as error:
             raise HTTPException(409, redact(str(error))) from None
         except ConfigError as error:
@@ -65,6 +70,20 @@ def add_actions(
             raise HTTPException(502, redact(str(error))) from None
         log.info("%s, by %s on %s: %s", action, person.name, query.location, answer["message"])
         return answer
+
+
+def _in_time(location: str, action: str, asked: Asked, by: str) -> Answer:
+    """By a thread of the pool: none of the api-server waits for a storage that hangs."""
+
+    def do() -> Answer:
+        return _ACTIONS[action](CheckpointHook(location), asked, by)
+
+    place, key = place_of(location), (location, action, json.dumps(asked, sort_keys=True), by)
+    try:
+        return POOL.within(place, do, ANSWER_MAX_S, key)
+    except StorageHangsError as error:
+        text = f"{action} has not ended within {ANSWER_MAX_S:g} s, and goes on: look what it does."
+        raise HTTPException(504, redact(f"{text} {error}")) from None
 
 
 def _drain(hook: CheckpointHook, asked: Asked, by: str) -> Answer:

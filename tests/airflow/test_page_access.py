@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from airflow_provider_continuous.plugins import access, pages, queries
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
 from airflow_provider_continuous.view.known import KnownQuery, Owner
 from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
+WAIT_S = 30
 HEADER = {"X-Continuous-Action": "1"}
 
 
@@ -208,6 +211,35 @@ def test_a_rewind_tells_first_what_it_undoes(
     # Nobody knows the sink of this checkpoint: so it is refused.
     assert act(client, "rewind", to_epoch=1, dry_run=False).status_code == 400
     assert act(client, "rewind", to_epoch=9).status_code == 400
+
+
+def test_storage_that_hangs_holds_no_thread_of_the_server(
+    client: TestClient, known: Any, running: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known("edited")
+    begun: list[int] = []
+    answers, ended = Event(), Event()
+    prune = CheckpointHook.prune
+
+    def slow(hook: CheckpointHook, keep: int, **given: Any) -> Any:
+        begun.append(keep)
+        answers.wait(WAIT_S)
+        try:
+            return prune(hook, keep, **given)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(CheckpointHook, "prune", slow)
+    monkeypatch.setattr(actions, "ANSWER_MAX_S", 0.1)
+
+    for _ in range(3):
+        told = act(client, "prune", keep_epochs=2, dry_run=False)
+        assert told.status_code == 504
+        assert "prune has not ended within 0.1 s, and goes on" in told.json()["detail"]
+    assert begun == [2], "who asks again waits for the same"
+    answers.set()
+    assert ended.wait(WAIT_S)
+    assert running.checkpoint.epochs() == [2, 3]
 
 
 def test_a_log_is_shown_only_from_where_logs_are(tmp_path: Path, running: LiveCheckpoint) -> None:

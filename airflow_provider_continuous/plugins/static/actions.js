@@ -4,15 +4,20 @@
   if (!where) return;
   const done = document.getElementById("done");
   const sure = document.getElementById("sure");
+  const PATIENCE_MS = 90_000; // the server answers earlier, even if the storage does not
+  let asking = false;
 
   async function ask(action, body) {
+    done.textContent = "Asking …";
     const answer = await fetch(`${where.dataset.actAt}${action}?at=${where.dataset.at}`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-Continuous-Action": "1" },
       body: JSON.stringify(body),
+      signal: AbortSignal.timeout(PATIENCE_MS),
     });
     const told = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(typeof told.detail === "string" ? told.detail : `the server answers ${answer.status}`);
+    done.textContent = "";
     return told;
   }
 
@@ -26,6 +31,8 @@
   }
 
   async function act(action, body, text, dry, label) {
+    if (asking) return;
+    asking = true;
     done.classList.remove("error");
     try {
       if (dry) {
@@ -34,10 +41,13 @@
         body = { ...body, dry_run: false };
       } else if (text && !(await confirmed(text, label))) return;
       done.textContent = (await ask(action, body)).message;
-      if (window.lookAgain) await window.lookAgain();
+      if (window.lookAgain) window.lookAgain();
     } catch (error) {
       done.classList.add("error");
-      done.textContent = error.message;
+      done.textContent = error.name === "TimeoutError"
+        ? `The server has not answered for ${PATIENCE_MS / 1000} s; it may do it yet.` : error.message;
+    } finally {
+      asking = false;
     }
     done.scrollIntoView({ block: "nearest" });
   }

@@ -74,7 +74,10 @@
 
   window.lookAgain = look;
   document.querySelectorAll(".log").forEach(toItsEnd);
-  if (everyMs) setInterval(() => document.hidden || look(), everyMs);
+  if (everyMs) {
+    setInterval(() => document.hidden || look(), everyMs);
+    document.addEventListener("visibilitychange", () => document.hidden || look());
+  }
 
   // Airflow's frame is a sandbox: it opens no windows, and leads nowhere else. So Airflow's own
   // document follows links that lead out of it.

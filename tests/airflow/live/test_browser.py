@@ -28,6 +28,7 @@ from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
 from tests.airflow.live.told_epochs import history_of, report
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 pytestmark = [
@@ -354,6 +355,29 @@ def test_an_epoch_is_pinned_and_old_ones_are_pruned_after_a_look(
     dialog.get_by_role("button", name="Drain").click()
     expect(shown.locator("#done")).to_contain_text("asked to drain")
     assert query.checkpoint.requests.pending("run-1") == "drain"
+
+
+def test_what_was_asked_is_not_asked_again_before_its_answer(
+    page: Callable[..., Page], root: Path
+) -> None:
+    query = LiveCheckpoint(root / "slow")
+    query.hold()
+    query.commit(*range(3))
+    shown = page("/query", at=query.location)
+    held: list[Route] = []
+    shown.route("**/act/pin?**", lambda route: held.append(route))
+    pin = shown.get_by_role("button", name="Pin", exact=True)
+
+    shown.get_by_label("Name").fill("mine")
+    pin.click()
+    expect(shown.locator("#done")).to_have_text("Asking …")
+    pin.click()
+    wait_until(lambda: shown.evaluate("1") and held, "it is asked")
+    for route in held:
+        route.continue_()
+
+    expect(shown.locator("#done")).to_contain_text("pinned as mine")
+    assert len(held) == 1
 
 
 def test_an_airflow_without_queries_says_how_they_get_there(
