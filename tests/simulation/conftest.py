@@ -31,6 +31,14 @@ def nothing_runs_on() -> Iterator[None]:
             assert execution.await_termination(2 * WAIT_S), "what the test has left does not end"
 
 
+@pytest.fixture(autouse=True)
+def every_report() -> Iterator[None]:
+    """A query's progress has all its epochs: how many there are behind one depends on how long a
+    test takes."""
+    with patch("engine.execution.kept_reports.RECENT_PROGRESS_MAX", 100_000):
+        yield
+
+
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     return Story(tmp_path / "checkpoint")
