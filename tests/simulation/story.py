@@ -18,7 +18,7 @@ from engine.query.handle import ContinuousQuery
 from tests.model import Feed, ModelSink, definition
 from tests.waiting import wait_until
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Story:
