@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine.sinks.epoch_context import EpochContext
 from engine.spark.class_archive import OPTIONS, use_archive
@@ -31,6 +32,10 @@ if OPTIONS not in os.environ:  # the processes of xdist inherit it
     os.environ[OPTIONS] = " ".join(QUICK)
     if (_java := find_java()) is not None:
         use_archive(_java)
+
+# An example may take as long as the machine lets it: by default one of 200 ms has failed.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 _SHARED = {
     "tests/spark/": "spark",

@@ -31,6 +31,8 @@ ONE_ATTEMPT = EngineOptions(
 )
 """The first failure ends the query."""
 HOUR_MS = 3_600_000
+NEVER_MS = 100 * 365 * 24 * HOUR_MS
+"""An interval of epochs of which no multiple comes while a test runs, as it does of a minute."""
 SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("seq", pa.int64())])
 
 

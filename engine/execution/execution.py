@@ -315,13 +315,14 @@ class ContinuousExecution:
             times,
             Restarts(self.restarts, None if self.last_error is None else str(self.last_error)),
         )
+        # Before those who wait hear of it: they may look at the metrics next.
+        count_epoch(self.definition, report, reports, times)
         with self._changed:
             self.committed_epoch = committed.epoch
             self._committed_offsets = committed.offsets
             self._be_well()
             self.recent_progress.append(report)
             self._changed.notify_all()
-        count_epoch(self.definition, report, reports, times)
         self._summary.committed(report, times.committed_ms, committed.next_watermark_ms)
         assert self._attempt is not None
         self._kept.save_soon(self._attempt.later, written_latency(self.definition, reports))

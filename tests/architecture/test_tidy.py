@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
@@ -99,3 +100,8 @@ def test_errors_of_others_are_logged_redacted() -> None:
         if any(isinstance(given, ast.Name) and given.id == handler.name for given in call.args)
     ]
     assert found == []
+
+
+def test_no_drawn_example_has_a_deadline() -> None:
+    """By default one that takes 200 ms has failed: on a busy machine any may."""
+    assert settings().deadline is None

@@ -7,11 +7,14 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
 
 from tests.waiting import wait_until
 
 STOP_S = 30.0
+_PORTS = range(20_000, 30_000)
+_ports = (_PORTS[(os.getpid() * 97 + each) % len(_PORTS)] for each in count())
 LOG_SHOWN = 4_000
 
 
@@ -101,13 +104,16 @@ class Process:
         self._popen.send_signal(signal.SIGCONT)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+def free_ports(wanted: int) -> list[int]:
+    """Ports of loopback that nobody listens on now. They are below those that systems hand out by
+    themselves, and each call and each process looks at others: so none is taken in between."""
+    return list(islice(filter(_is_free, _ports), wanted))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

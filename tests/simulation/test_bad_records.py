@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,17 +61,16 @@ class Query:
         (self.folder / f".{name}").write_text(text)
         (self.folder / f".{name}").rename(self.folder / "in" / name)
 
-    def start(
-        self, fail_commit: Collection[int] = (), policy: str | None = None
-    ) -> ContinuousQuery:
+    def start(self, *, fails: bool = False, policy: str | None = None) -> ContinuousQuery:
+        """:param fails: with the first epoch that has rows."""
         policy = policy or self.policy
         source = TailDataSource({"path": str(self.folder / "in"), "fileFormat": "json"})
         writer: Any = JsonDataSource({"path": str(self.folder / "out")}).streamWriter(
             SPARK_SCHEMA, overwrite=False
         )
         sink = bind_writer(writer, "json")
-        failing = _FailingOnce(writer, fail_commit)
-        sink = replace(sink, driver=replace(sink.driver, commit=failing.commit))
+        if fails:
+            sink = replace(sink, driver=replace(sink.driver, commit=_failing(writer.commit)))
         options = replace(ONE_ATTEMPT, on_bad_record=policy)
         if policy == "dead-letter":
             sink = with_dead_letters(sink, str(self.folder / "letters"))
@@ -104,17 +103,13 @@ class Query:
         ]
 
 
-class _FailingOnce:
-    """The writer, which does not get to its commit of these epochs, once each."""
-
-    def __init__(self, writer: Any, epochs: Collection[int]) -> None:
-        self._writer, self._left = writer, set(epochs)
-
-    def commit(self, messages: Any, epoch: int) -> None:
-        if epoch in self._left:
-            self._left.remove(epoch)
+def _failing(commit: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+    def failing(messages: Any, epoch: int) -> None:
+        if any(message.files for message in messages):
             raise OSError("disk on fire")
-        self._writer.commit(messages, epoch)
+        commit(messages, epoch)
+
+    return failing
 
 
 def values(rows: list[dict[str, Any]]) -> list[int]:
@@ -177,7 +172,7 @@ def test_letters_and_rows_are_in_the_same_epoch_after_a_crash_between_them(tmp_p
     query = Query(tmp_path, "dead-letter")
     query.feed("a.json", LINES)
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+        query.start(fails=True).awaitTermination(WAIT_S)
     query.feed("b.json", LINES)
     again = query.start()
     again.processAllAvailable()
@@ -210,7 +205,7 @@ def test_letters_that_nobody_would_keep_any_more_are_not_dropped(tmp_path: Path)
     query = Query(tmp_path, "dead-letter")
     query.feed("a.json", LINES)
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+        query.start(fails=True).awaitTermination(WAIT_S)
     with pytest.raises(ConfigError, match="prepared with bad records"):
         query.start(policy="skip")
     again = query.start()
@@ -226,7 +221,7 @@ def test_an_open_epoch_without_bad_records_goes_on_under_another_policy(
     query = Query(tmp_path, before)
     query.feed("a.json", ['{"n": 1}', '{"n": 2}'])
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fail_commit={0, 1, 2}).awaitTermination(WAIT_S)
+        query.start(fails=True).awaitTermination(WAIT_S)
     query.start(policy=after).drain(WAIT_S)
     assert values(query.committed("out")) == [100, 50]
 

@@ -27,7 +27,7 @@ from tests.model import HOUR_MS, ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.unit.delta_tables import read, writer
 from tests.waiting import wait_until
 
-WAIT_S = 30
+WAIT_S = 60
 BORNE = EngineOptions(lease_heartbeat_ms=50, restart_delay_ms=10, retry_sink_for_ms=HOUR_MS)
 
 
@@ -64,8 +64,7 @@ class Lake:
         query = self.start()
         for _ in range(epochs):
             self.feed.add(1)
-            assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
-        query.processAllAvailable()
+            query.processAllAvailable()
         query.drain(WAIT_S)
 
     def rows(self) -> list[tuple[int, int]]:
@@ -153,8 +152,7 @@ def test_commits_that_fail_now_and_then(
     query = lake.start(BORNE)
     for _ in range(6):
         lake.feed.add(1)
-        assert query.awaitEpoch(query.status["epoch"] + 1, WAIT_S)
-    query.processAllAvailable()
+        query.processAllAvailable()
     query.drain(WAIT_S)
     assert len(calls) >= 6
     assert query.exception() is None

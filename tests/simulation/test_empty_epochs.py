@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.errors import TransformError
 from engine.execution.execution import ContinuousExecution
@@ -22,37 +22,50 @@ from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
 
 
+class Idle:
+    """The time of a query that does nothing else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._looks, on_idle = threading.Semaphore(0), ContinuousExecution.on_idle
+
+        def counted(execution: ContinuousExecution) -> None:
+            on_idle(execution)
+            self._looks.release()
+
+        monkeypatch.setattr(ContinuousExecution, "on_idle", counted)
+        monkeypatch.setattr("engine.execution.run._WATCH_S", 0.1)
+
+    def pass_by(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Until the run, between two turns of its loop, has found its open epoch empty and all
+        others committed, and then once more: a tenth of a second, five intervals, lie between."""
+        while self._looks.acquire(blocking=False):
+            pass
+
+        def is_looked_at() -> bool:
+            meanwhile()
+            return self._looks.acquire(blocking=False)
+
+        for _ in range(3):  # the first may have begun before
+            wait_until(is_looked_at, "an idle query", WAIT_S)
+
+
 @pytest.fixture
-def heartbeats(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
-    """Released with each heartbeat: the time of a query that does nothing else."""
-    beats, heartbeat = threading.Semaphore(0), Lease.heartbeat
-
-    def counted(lease: Lease, **changes: Any) -> Any:
-        beats.release()
-        return heartbeat(lease, **changes)
-
-    monkeypatch.setattr(Lease, "heartbeat", counted)
-    return beats
-
-
-def idle(heartbeats: threading.Semaphore) -> None:
-    while heartbeats.acquire(blocking=False):
-        pass
-    for _ in range(10):  # 50 ms apart, 25 intervals
-        assert heartbeats.acquire(timeout=WAIT_S)
+def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
+    return Idle(monkeypatch)
 
 
 @pytest.mark.parametrize("interval_ms", [20, 0])
 def test_an_empty_epoch_goes_on_until_records_arrive(
-    story: Story, heartbeats: threading.Semaphore, interval_ms: int
+    story: Story, idle: Idle, interval_ms: int
 ) -> None:
     query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour")
     for turn in range(3):
         story.feed.add(1)
-        story.await_rows(query, 2 * (turn + 1))
-        idle(heartbeats)
+        # Who waits for an epoch would end one that is empty.
+        wait_until(partial(has_rows, story, 2 * (turn + 1)), "the rows", WAIT_S)
+        idle.pass_by()
         epoch = query.status["epoch"]
-        idle(heartbeats)
+        idle.pass_by()
         assert query.status["epoch"] == epoch
     end(story, query)
     assert story.checkpoint.committed_epoch() <= 3 * 2, "two partitions may see two epochs"
@@ -74,6 +87,7 @@ def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval
     query.processAllAvailable()
     story.feed.faults[(0, 0)] = ValueError("the wire is cut")
     story.feed.add(1)
+    wait_until(lambda: query.status["restarts"] == 1, "the restart", WAIT_S)
     assert query.awaitEpoch(query.status["epoch"] + 10, WAIT_S)
     assert query.status["restarts"] == 1
     end(story, query)
@@ -81,22 +95,22 @@ def test_who_waits_for_an_epoch_need_not_wait_for_records(story: Story, interval
 
 @pytest.mark.parametrize("interval_ms", [20, 0])
 def test_who_has_given_up_waiting_ends_no_more_epochs(
-    story: Story, heartbeats: threading.Semaphore, interval_ms: int
+    story: Story, idle: Idle, interval_ms: int
 ) -> None:
     query = story.start(interval_ms=interval_ms, empty_epoch_interval="1 hour")
     assert query.awaitEpoch(3, WAIT_S)
     assert not query.awaitEpoch(1_000_000, 0.05)
-    idle(heartbeats)
+    idle.pass_by()
     epoch = query.status["epoch"]
-    idle(heartbeats)
+    idle.pass_by()
     assert query.status["epoch"] == epoch
     assert query.awaitEpoch(epoch + 3, WAIT_S)
     end(story, query)
 
 
-def test_an_empty_epoch_is_drained_at_once(story: Story, heartbeats: threading.Semaphore) -> None:
+def test_an_empty_epoch_is_drained_at_once(story: Story, idle: Idle) -> None:
     query = story.start(interval_ms=20, empty_epoch_interval="1 hour")
-    idle(heartbeats)
+    idle.pass_by()
     assert query.status["epoch"] == -1
     end(story, query)
     assert story.checkpoint.committed_epoch() == 0
@@ -118,31 +132,23 @@ def test_a_failure_is_over_without_records(story: Story, monkeypatch: pytest.Mon
         clock=clock, interval_ms=0, empty_epoch_interval="1 day", retry_source_for_ms=HOUR_MS
     )
 
-    def is_well(restarts: int) -> bool:
+    def is_well(restarts: int, epoch: int) -> bool:
         status = query.status
-        return status["restarts"] == restarts and status["failing_since_ms"] is None
+        has_gone_on = status["restarts"] == restarts and status["epoch"] > epoch
+        return has_gone_on and status["failing_since_ms"] is None
 
     for restarts in range(1, 4):
+        epoch = query.status["epoch"]
         hiccups.append(ValueError("the broker is elected"))
-        wait_until(partial(is_well, restarts), f"to be well after {restarts} restarts")
+        wait_until(partial(is_well, restarts, epoch), f"to be well after {restarts} restarts")
         assert query.status["state"] == QueryState.RUNNING.value
         clock.advance(2 * HOUR_MS / 1000)
     end(story, query)
 
 
-def test_an_idle_time_is_healthy(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_time_is_healthy(story: Story, idle: Idle) -> None:
     """Each failure of the user's code is long over when the next one comes."""
-    clock, looks, on_idle = ManualClock(), threading.Semaphore(0), ContinuousExecution.on_idle
-
-    def counted(execution: ContinuousExecution) -> None:
-        on_idle(execution)
-        looks.release()
-
-    def is_looked_at() -> bool:
-        clock.advance(1)
-        return looks.acquire(blocking=False)
-
-    monkeypatch.setattr(ContinuousExecution, "on_idle", counted)
+    clock = ManualClock()
     query = story.start(
         clock=clock,
         interval_ms=0,
@@ -154,16 +160,15 @@ def test_an_idle_time_is_healthy(story: Story, monkeypatch: pytest.MonkeyPatch) 
         story.feed.faults[(0, seq)] = TransformError("division by zero")
         story.feed.add(1)
         story.await_rows(query, 2 * (seq + 1))
-        wait_until(is_looked_at, "an idle query")
+        idle.pass_by(partial(clock.advance, 1))
         clock.advance(400)
-        for _ in range(2):  # the first may have begun before
-            wait_until(is_looked_at, "a look at the idle query")
+        idle.pass_by(partial(clock.advance, 1))
     assert query.status["restarts"] == 3
     end(story, query)
 
 
 def test_on_s3_an_idle_query_asks_for_its_lease_and_requests_alone(
-    story: Story, heartbeats: threading.Semaphore
+    story: Story, idle: Idle
 ) -> None:
     """So that an interval of the lease costs two requests, and an empty epoch nothing."""
     pytest.importorskip("s3fs", reason="needs the extra s3")
@@ -176,11 +181,18 @@ def test_on_s3_an_idle_query_asks_for_its_lease_and_requests_alone(
         made = replace(made, checkpoint=Checkpoint(s3.url, s3.options))
         execution = ContinuousExecution(made, ThreadLauncher())
         execution.start()
-        idle(heartbeats)
+        wait_until(lambda: "PUT progress/history" in s3.calls, "the mark of the start", WAIT_S)
+        idle.pass_by()
         s3.take()
-        idle(heartbeats)
-        assert set(s3.take()) == {"LIST control/", "PUT control/lease"}
+        idle.pass_by()
+        heartbeat = {"LIST control/", "PUT control/lease"}
+        wait_until(lambda: heartbeat <= set(s3.calls), "a heartbeat", WAIT_S)
+        assert set(s3.take()) == heartbeat
         end(story, ContinuousQuery(execution, str))
+
+
+def has_rows(story: Story, count: int) -> bool:
+    return len(story.sink.rows()) >= count
 
 
 def end(story: Story, query: ContinuousQuery) -> None:

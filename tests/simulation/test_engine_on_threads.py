@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from engine.base.clock import ManualClock
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import EpochCoordinator
 from engine.coordinator.endpoint import Endpoint
@@ -25,8 +27,8 @@ from engine.errors import (
     TaskLostError,
 )
 from engine.task.loop import TaskDismissed, run_task
-from engine.wire.messages import TaskStarted
-from tests.model import ModelMessage, ModelReader, definition, task_spec
+from engine.wire.messages import TaskAlive, TaskStarted
+from tests.model import HOUR_MS, NEVER_MS, ModelMessage, ModelReader, definition, task_spec
 from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
 
@@ -51,7 +53,7 @@ def test_records_arrive_once_and_epochs_are_logged(story: Story) -> None:
 
 
 def test_the_files_are_sparks_byte_for_byte(story: Story) -> None:
-    query = story.start()
+    query = story.start(min_epochs_to_retain=1_000)
     query.awaitEpoch(0, WAIT_S)
     query.stop()
     assert (story.folder / "offsets/0").read_bytes() == b'v1\n\n{"0":0,"1":0}'
@@ -137,16 +139,16 @@ def test_a_failing_sink_commit_ends_the_query_and_is_done_again(
 
 
 def test_a_log_entry_of_another_writer_is_not_overlooked(story: Story) -> None:
-    query = story.start()
+    query = story.start(empty_epoch_interval="1 hour")
     query.awaitEpoch(0, WAIT_S)
-    claimed = query.status["epoch"] + 20
+    claimed = query.status["epoch"] + 20  # which does not come before it is waited for
     assert story.checkpoint.storage.create(f"offsets/{claimed}", b"v1\n\n{}")
     with pytest.raises(CheckpointError, match=f"Epoch {claimed} is already in"):
-        query.awaitTermination(WAIT_S)
+        query.awaitEpoch(claimed, WAIT_S)
 
 
 def test_a_second_run_is_refused_while_the_first_lives(story: Story) -> None:
-    query = story.start()
+    query = story.start(lease_heartbeat_ms=HOUR_MS)  # which no pause outlives
     query.awaitEpoch(0, WAIT_S)
     with pytest.raises(ConcurrentRunError, match=r"held by run .* process \d+ on"):
         story.start()
@@ -178,7 +180,10 @@ def test_retention_keeps_what_was_asked_for(story: Story) -> None:
 
 
 def test_a_writer_that_returns_early_loses_nothing_silently(story: Story) -> None:
-    story.sink.write = lambda batches: next(iter(batches)) and None  # type: ignore[method-assign]
+    def write(batches: Iterator[pa.RecordBatch]) -> ModelMessage:
+        return ModelMessage([] if next(iter(batches), None) is None else [[0, 0]])
+
+    story.sink.write = write  # type: ignore[method-assign]
     query = story.start()
     story.feed.add(5)
     with pytest.raises(Exception, match="before the end of its iterator"):
@@ -237,16 +242,18 @@ def test_a_task_that_dies_without_a_word_is_lost(story: Story) -> None:
 
 
 def test_epochs_end_at_multiples_of_the_interval(story: Story) -> None:
-    query = story.start(interval_ms=100)
-    query.awaitEpoch(8, WAIT_S)
+    """Of the wall clock: also where it was looked at late, or the query began in between."""
+    clock = ManualClock(now_ms=1_700_000_000_037)
+    query = story.start(clock=clock, interval_ms=100)
+    wait_until(lambda: query.status["state"] == QueryState.RUNNING.value, "it runs")
+    for epoch, passes_ms in enumerate((63, 100, 137, 63, 100)):
+        clock.advance(passes_ms / 1000)
+        assert query.awaitEpoch(epoch, WAIT_S)
     query.stop()
-    reports = query.recentProgress
-    ends = [
-        datetime.fromisoformat(report["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
-        for report in reports[1:]  # an epoch starts where the one before ends
+    # An epoch starts where the one before ends.
+    assert [report["timestamp"][-5:-1] for report in query.recentProgress] == [
+        *(".037", ".100", ".200", ".337", ".400"),
     ]
-    off_by_ms = sorted(min(end % 100, 100 - end % 100) for end in ends)
-    assert off_by_ms[len(ends) // 2] < 25
 
 
 def test_a_coordinator_that_fails_ends_the_query(
@@ -318,8 +325,19 @@ def test_a_source_that_does_not_stop_leaves_no_lease_behind(
     assert story.checkpoint.status().state is QueryState.STOPPED
 
 
-def test_a_short_task_timeout_does_not_end_a_healthy_query(story: Story) -> None:
-    query = story.start(interval_ms=3_000, task_timeout_s=1)
-    assert query.awaitEpoch(0, WAIT_S)
+def test_a_short_task_timeout_does_not_end_a_healthy_query(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks say that they are there, whatever the length of an epoch."""
+    heard: Counter[int] = Counter()
+    on_message = Endpoint.on_message
+
+    def hear(endpoint: Endpoint, peer: Any, message: Any) -> None:
+        on_message(endpoint, peer, message)
+        heard[message.partition] += isinstance(message, TaskAlive)
+
+    monkeypatch.setattr(Endpoint, "on_message", hear)
+    query = story.start(interval_ms=NEVER_MS, task_timeout_s=6)
+    wait_until(lambda: min(heard[0], heard[1]) >= 4, "words of both", WAIT_S)
     query.stop()
     assert query.exception() is None

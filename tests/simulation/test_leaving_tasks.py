@@ -34,23 +34,31 @@ class SlowToBury(ThreadLauncher):
         self._reason = reason
 
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
-        told = on_end if self.launched or not self._reason else self._late(on_end)
-        job = SlowJob(super().launch(run_id, specs, told), self.buried)
+        is_told = threading.Event()
+        if self.launched or not self._reason:
+            is_told.set()
+        else:
+            on_end = self._late(on_end, is_told)
+        job = SlowJob(super().launch(run_id, specs, on_end), self.buried, is_told)
         self.launched.append(job)
         return job
 
-    def _late(self, on_end: OnEnd) -> OnEnd:
+    def _late(self, on_end: OnEnd, is_told: threading.Event) -> OnEnd:
         def told(_: object) -> None:
             self.buried.wait(WAIT_S)
             on_end(TaskLostError(self._reason))
+            is_told.set()
 
         return told
 
 
 @dataclass
 class SlowJob:
+    """:ivar is_told: why its tasks have ended."""
+
     tasks: LaunchedTasks
     buried: threading.Event
+    is_told: threading.Event
     is_over: threading.Event = field(default_factory=threading.Event)
 
     def unplaced(self) -> int:
@@ -59,6 +67,7 @@ class SlowJob:
     def cancel(self) -> None:
         self.buried.wait(WAIT_S)
         self.tasks.cancel()
+        self.is_told.wait(WAIT_S)
         self.is_over.set()
 
 
@@ -98,8 +107,11 @@ def test_why_a_task_was_lost_is_told_late(story: Story, budget: int) -> None:
             query.awaitTermination(WAIT_S)
 
 
-def test_a_task_that_still_writes_is_waited_for(story: Story) -> None:
+def test_a_task_that_still_writes_is_waited_for(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when its job has ended: Spark tells that before it has killed the tasks."""
+    monkeypatch.setattr("engine.execution.run.KILL_WAIT_S", WAIT_S)
 
     class EndsAtOnce(ThreadLauncher):
         def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:

@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from engine.base.options import ANY_PORT, EngineOptions, PortRange
 from engine.errors import ConfigError, SinkUnavailableError
+from engine.execution.epoch_report import count_epoch
 from engine.metrics import open_telemetry, prometheus
 from engine.metrics.meter import Look, QueryMeter
 from engine.metrics.publishing import LOOPBACK, metered
@@ -47,8 +48,7 @@ def test_what_a_query_does_is_scraped(story: Story, meter: QueryMeter) -> None:
 
     query = story.start(meter=meter)
     story.feed.add(5)
-    story.await_rows(query, 10)
-    # A commit is heard here before those who wait for it hear of it.
+    query.processAllAvailable()
     seen = Scrape(address)
 
     assert seen.value("continuous_rows_read_total", "model", stream=0) == 10
@@ -75,6 +75,25 @@ def test_what_a_query_does_is_scraped(story: Story, meter: QueryMeter) -> None:
         for activity in ("reading", "transforming", "writing")
     }
     assert all(value is not None and value > 0 for value in spent.values()), spent
+    assert query.drain(WAIT_S)
+
+
+def test_a_commit_is_counted_before_those_who_wait_hear_of_it(
+    story: Story, meter: QueryMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> None:
+        begun.set()
+        assert goes_on.wait(WAIT_S)
+        count_epoch(*given)
+
+    monkeypatch.setattr("engine.execution.execution.count_epoch", slow)
+    query = story.start(meter=meter)
+    assert begun.wait(WAIT_S)
+    assert not query.awaitEpoch(0, 0.2)
+    goes_on.set()
+    assert query.awaitEpoch(0, WAIT_S)
     assert query.drain(WAIT_S)
 
 
@@ -270,14 +289,14 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 def test_open_telemetry_gets_the_same(
-    story: Story, meter: QueryMeter, collector: Collector
+    story: Story, meter: QueryMeter, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(open_telemetry, "LAST_S", WAIT_S)
     address = port_of(meter)
     open_telemetry.send(meter)
     query = story.start(meter=meter)
     story.feed.add(5)
-    story.await_rows(query, 10)
-    wait_until(lambda: "continuous.rows_read" in collector.metrics, "rows")
+    query.processAllAvailable()
     seen = Scrape(address)
     assert query.drain(WAIT_S)  # the last values come with the end
 

@@ -14,9 +14,10 @@ from engine.errors import SourceError
 from engine.execution.definition import StreamBinding
 from engine.execution.replay import ReplayedEpoch, checkpoint_before, replay
 from engine.pipeline.stateful import APPEND, COMPLETE, UPDATE
-from tests.model import ONE_ATTEMPT, Feed, ModelReader, ModelSink, definition
+from tests.model import NEVER_MS, ONE_ATTEMPT, Feed, ModelReader, ModelSink, definition
 from tests.simulation.counting import BEGAN_S, CountStory, pipelines, where_it_is_read
 from tests.simulation.story import WAIT_S, Story
+from tests.waiting import wait_until
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -59,7 +60,7 @@ def story(tmp_path: Path) -> Story:
 
 
 def test_an_epoch_has_its_rows_again_and_the_checkpoint_every_byte(story: Story) -> None:
-    query = story.start()
+    query = story.start(min_epochs_to_retain=1_000)
     for count in (3, 5, 2):
         story.feed.add(count)
         query.processAllAvailable()
@@ -80,7 +81,7 @@ def test_an_epoch_has_its_rows_again_and_the_checkpoint_every_byte(story: Story)
 
 
 def test_it_runs_beside_the_query_which_notices_nothing(story: Story) -> None:
-    query = story.start()
+    query = story.start(min_epochs_to_retain=1_000)
     story.feed.add(4)
     query.processAllAvailable()
     epoch = max(each for each, rows in story.sink.committed.items() if rows)
@@ -99,13 +100,12 @@ def test_it_runs_beside_the_query_which_notices_nothing(story: Story) -> None:
 
 
 def test_what_fails_in_it_is_raised(story: Story) -> None:
-    query = story.start()
+    query = story.start(min_epochs_to_retain=1_000)
     story.feed.add(4)
     query.processAllAvailable()
     assert query.drain(WAIT_S)
     epoch = max(each for each, rows in story.sink.committed.items() if rows)
-    _, seq = max(story.sink.committed[epoch])
-    story.feed.faults[(0, seq)] = SourceError("gone")
+    story.feed.faults[max(story.sink.committed[epoch])] = SourceError("gone")
     with pytest.raises(SourceError, match="gone"):
         again(story.checkpoint, epoch, model_streams(story.feed))
 
@@ -191,11 +191,12 @@ def test_late_rows_are_counted_again_and_their_letters_are_not_written_again(
 
 
 def test_only_so_many_rows_are_kept_of_each_step(story: Story) -> None:
-    query = story.start()
+    query = story.start(interval_ms=NEVER_MS)
+    wait_until(lambda: query.status["state"] == "RUNNING", "it runs", WAIT_S)
     story.feed.add(7)
-    query.processAllAvailable()
+    story.feed.await_read(7, WAIT_S)
     assert query.drain(WAIT_S)
-    epoch = max(story.sink.committed, key=lambda each: len(story.sink.committed[each]))
+    (epoch,) = story.sink.committed
     found = again(story.checkpoint, epoch, model_streams(story.feed), rows=2)
     (table,) = found.pipelines[0].came_in.tables()
     assert isinstance(table, pa.Table)

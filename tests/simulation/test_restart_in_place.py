@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_history import history
 from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.endpoint import Endpoint
@@ -189,8 +190,7 @@ def test_a_run_that_was_fenced_while_it_waited_ends(story: Story) -> None:
 
 def test_a_recovery_that_fails_is_tried_again(story: Story) -> None:
     """The sink is down for two attempts: one fails in a commit, the next in its recovery."""
-    query = story.start(retry_sink_for_ms=HOUR_MS)
-    epoch = query.status["epoch"] + 3
+    epoch = 3
     story.sink.fail_commit[epoch] = OSError("down")
     commit = story.sink.commit
     downs = [OSError("still down")]
@@ -201,6 +201,7 @@ def test_a_recovery_that_fails_is_tried_again(story: Story) -> None:
         commit(messages, number)
 
     story.sink.commit = failing  # type: ignore[method-assign]
+    query = story.start(retry_sink_for_ms=HOUR_MS)
     story.feed.add(ROWS)
     query.awaitEpoch(epoch, WAIT_S)
     assert query.status["restarts"] == 2
@@ -271,8 +272,8 @@ class Gate:
 def test_a_sink_that_hangs_makes_the_query_stalled(story: Story) -> None:
     gate = Gate(story)
     query = story.start(stall_after_intervals=1)
-    await_status(story, lambda status: status.state is QueryState.STALLED)
-    assert "the sink has not committed it" in query.status["message"]
+    told = "the sink has not committed it"  # at first tasks may be late, too
+    await_status(story, lambda s: s.state is QueryState.STALLED and told in (s.message or ""))
     gate.open.set()
     await_status(story, lambda status: status.state is QueryState.RUNNING)
     query.drain(WAIT_S)
@@ -297,10 +298,10 @@ def test_a_partition_that_does_not_end_its_epoch_is_named_and_restarted(
     )
     story.feed.add(ROWS)
     assert query.awaitEpoch(0, WAIT_S)
-    error = query._execution.last_error
-    assert isinstance(error, EpochStalledError)
-    assert "partitions [0, 1]" in str(error)
+    assert isinstance(query._execution.last_error, EpochStalledError)
     finish(story, query, 2 * ROWS)
+    first, *_ = (mark for mark in history(story.checkpoint).marks if mark.kind == "restarted")
+    assert "partitions [0, 1]" in first.reason
 
 
 @pytest.mark.parametrize("call", ["stop", "drain", "awaitTermination"])
@@ -452,11 +453,11 @@ def test_a_recovery_that_meets_a_foreign_error_is_tried_again(
 
 
 def test_the_late_write_of_a_fenced_run_is_recovered_from(story: Story) -> None:
-    query = story.start(retry_storage_for_ms=HOUR_MS, interval_ms=500)
+    query = story.start(retry_storage_for_ms=HOUR_MS, empty_epoch_interval="1 hour")
     query.awaitEpoch(0, WAIT_S)
     storage = story.checkpoint.storage
     entry = storage.read("prepared/0")
-    ahead = query.status["epoch"] + 3  # more than a second from now
+    ahead = query.status["epoch"] + 20  # which does not come before it is waited for
     assert storage.create(f"prepared/{ahead}", entry)
     story.feed.add(ROWS)
     assert query.awaitEpoch(ahead + 1, WAIT_S)

@@ -14,9 +14,10 @@ from engine.coordinator.coordinator import COMPLETE_MAX, EpochCoordinator
 from engine.coordinator.events import CloseEpoch, EpochElapsed, Event
 from engine.errors import ConfigError
 from engine.sinks.shipped import SHIPPED, RowShipper, unpack
-from tests.model import HOUR_MS, SCHEMA, ModelSink, definition
+from tests.model import HOUR_MS, NEVER_MS, SCHEMA, ModelSink, definition
 from tests.simulation.story import WAIT_S, Story
 from tests.simulation.test_sources_and_sinks import started
+from tests.waiting import wait_until
 
 TICKS = 50
 
@@ -94,8 +95,11 @@ def test_epochs_grow_and_drain_returns_after_a_few(
         ticks.await_more(TICKS // 5)
         ticks.await_full()
     assert ticks.most_complete == COMPLETE_MAX - 1
-    # Those that are complete, and the one that is open.
-    sink.turn(query._execution.open_epoch - 4)
+    query._execution.drain()
+    wait_until(lambda: query.status["state"] == "DRAINING", "no more epochs", WAIT_S)
+    left = query._execution.open_epoch - 5
+    assert left <= COMPLETE_MAX + 1, "those that are complete, and the one that was open"
+    sink.turn(left)
     assert query.drain(WAIT_S)
     assert story.sink.assert_exactly_once(2) == 60
 
@@ -143,7 +147,7 @@ def test_an_epoch_that_runs_again_is_read_to_its_end(tmp_path: Path) -> None:
     """It was prepared with a higher limit, and its messages are lost."""
     story = Story(tmp_path)
     story.feed.add(15)
-    query = started(shipping(story, 1_000 * ROW_BYTES, interval_ms=60_000))
+    query = started(shipping(story, 1_000 * ROW_BYTES, interval_ms=NEVER_MS))
     while query.status["state"] != "RUNNING":
         assert not query.awaitTermination(0.01)
     story.feed.await_read(15, WAIT_S)

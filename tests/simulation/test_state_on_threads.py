@@ -37,7 +37,7 @@ from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
 from engine.task.sending import SendingWriter
 from tests.disks import disk_of_64k
-from tests.model import HOUR_MS, ONE_ATTEMPT, Feed, ModelReader
+from tests.model import NEVER_MS, ONE_ATTEMPT, Feed, ModelReader
 from tests.simulation import counting
 from tests.simulation.counting import KEYS, CountStory, counted, pipelines
 from tests.simulation.story import WAIT_S
@@ -227,7 +227,7 @@ def test_a_restart_knows_the_event_times_of_the_epochs_before(story: CountStory)
     story.feed.add(40)
 
     def read_in_the_last_epoch() -> bool:
-        query = story.start(interval_ms=HOUR_MS)
+        query = story.start(interval_ms=NEVER_MS)
         wait_until(lambda: query.status["state"] == "RUNNING", "it runs")
         return bool(query.drain(WAIT_S)) and story.has_read_all
 

@@ -3,6 +3,7 @@ it ends, and whatever ends the query, the table gets all that is logged, once.""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,9 @@ from tests.model import HOUR_MS, ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.unit.delta_tables import read, writer
 from tests.waiting import wait_until
 
-WAIT_S = 30
+WAIT_S = 60
+FILLED = replace(ONE_ATTEMPT, empty_epoch_interval="1 hour")
+"""As many epochs as have records: others would be more, the slower the machine is."""
 
 
 class Lake:
@@ -42,7 +45,7 @@ class Lake:
 
     def start(
         self,
-        options: EngineOptions = ONE_ATTEMPT,
+        options: EngineOptions = FILLED,
         commit_interval: str = "1 hour",
         *,
         letters: bool = False,
@@ -174,7 +177,7 @@ def test_without_an_interval_of_epochs_they_are_as_short_as_the_logs_are_fast(la
 def test_there_are_not_more_than_fit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer, "TOGETHER_MAX", 3)
     query = lake.start()
-    lake.await_logged(4)
+    lake.await_logged(7)
     wait_until(lambda: lake.version() >= 2, "commits", WAIT_S)
     query.drain(WAIT_S)
     assert lake.rows() == lake.all()
@@ -182,7 +185,7 @@ def test_there_are_not_more_than_fit(lake: Lake, monkeypatch: pytest.MonkeyPatch
 
 def test_a_restart_commits_what_was_logged_by_one_commit(lake: Lake) -> None:
     """An attempt that fails commits nothing: the next one does, before it reads on."""
-    borne = EngineOptions(lease_heartbeat_ms=50, restart_delay_ms=10, retry_source_for_ms=HOUR_MS)
+    borne = replace(FILLED, retry_source_for_ms=HOUR_MS)
     query = lake.start(borne)
     lake.await_logged(3)
     before, logged = lake.all(), lake.logged()
@@ -198,7 +201,7 @@ def test_a_restart_commits_what_was_logged_by_one_commit(lake: Lake) -> None:
 
 
 def test_a_table_that_is_away_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    borne = EngineOptions(lease_heartbeat_ms=50, restart_delay_ms=10, retry_sink_for_ms=HOUR_MS)
+    borne = replace(FILLED, retry_sink_for_ms=HOUR_MS)
     query = lake.start(borne)
     lake.await_logged(3)
     look, failed = DeltaLog.look, 0

@@ -8,16 +8,12 @@ import pytest
 
 from engine.errors import ConfigError
 from tests.model import HOUR_MS
+from tests.servers.process import free_ports
 from tests.simulation.story import WAIT_S, Story
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 def test_a_restart_in_place_listens_on_the_same_port_again(story: Story) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     query = story.start(coordinator_port=str(port), retry_source_for_ms=HOUR_MS)
     for fault in range(1, 3):
         story.feed.faults[(1, fault)] = ValueError("the wire is cut")

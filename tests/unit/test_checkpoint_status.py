@@ -55,14 +55,14 @@ def test_many_creators_agree_on_one_id(checkpoint: Checkpoint) -> None:
     start, ids = threading.Barrier(6), []
 
     def create() -> None:
-        start.wait(10)
+        start.wait(60)
         ids.append(Checkpoint(checkpoint.storage).create_or_read_query_id(str(uuid.uuid4())))
 
     threads = [threading.Thread(target=create) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(ids) == 6
     assert set(ids) == {checkpoint.query_id()}
 
@@ -216,7 +216,7 @@ def test_reading_while_the_query_commits_and_purges(tmp_path: Path) -> None:
         assert status.offsets == (({"0": status.epoch}, None) if status.epoch >= 0 else ())
         assert status.epoch >= last
         last = status.epoch
-    query.join(10)
+    query.join(60)
     assert checkpoint.status().epoch == 59
 
 

@@ -187,7 +187,7 @@ def running(location: Path, ends: QueryState, error: str | None = None) -> Itera
     """A run that holds the lease until it is asked to end; yields what it was asked for."""
     checkpoint = Checkpoint(str(location))
     asked: list[str] = []
-    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=1000)
+    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=60_000)
     lease.heartbeat(state=QueryState.RUNNING)
     given_up = threading.Event()
 
@@ -211,7 +211,7 @@ def running(location: Path, ends: QueryState, error: str | None = None) -> Itera
 @pytest.mark.parametrize("command", ["drain", "stop"])
 def test_a_run_is_ended(command: str, spark_checkpoint: Path, capsys: Captured) -> None:
     with running(spark_checkpoint, QueryState.STOPPED) as asked:
-        code, found = called_json(capsys, command, spark_checkpoint, "--timeout", "20")
+        code, found = called_json(capsys, command, spark_checkpoint, "--timeout", "60")
     assert asked == [command]
     assert (code, found["state"], found["run_id"]) == (0, "STOPPED", "run-1")
     code, out, _ = called(capsys, command, spark_checkpoint)

@@ -23,7 +23,7 @@ from engine.wire.tls import driver_context
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("text", pa.string())])
 SECRET = b"s" * 32
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 A, B = Place(0, 0), Place(0, 1)
 
 

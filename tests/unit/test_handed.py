@@ -106,10 +106,10 @@ def test_word_and_work_wake_a_reader_that_waits() -> None:
     for wake in (lambda made: made.interrupt(), lambda made: made.take(Work(units("one")))):
         made = reader()
         found: list[Any] = []
-        thread = threading.Thread(target=lambda m=made, f=found: f.append(m.read(30)))
+        thread = threading.Thread(target=lambda m=made, f=found: f.append(m.read(600)))
         thread.start()
         wake(made)
-        thread.join(10)
+        thread.join(60)
         assert len(found) == 1
 
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_looked_at_ends_the_run(error: Exception) -> None:
         Finds({0: "a"}, None, {1: "b"}, error), sent.append, errors.append
     )
     handing_out.start()
-    wait_until(lambda: bool(errors), "the error", 10)
+    wait_until(lambda: bool(errors), "the error")
     handing_out.stop()
     handing_out.await_stopped()
     assert sent == [{0: "a"}, {1: "b"}]

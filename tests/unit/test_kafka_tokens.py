@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ import pytest
 from engine.clients import web
 from engine.clients.kafka_tokens import Tokens
 from engine.errors import ConfigError, SinkUnavailableError
-from tests.servers.process import free_ports
 from tests.servers.tokens import CLIENT, SECRET, TokenIssuer
 
 OURS = "sasl.oauthbearer."
@@ -60,9 +60,11 @@ def test_a_wrong_secret_is_told_and_not_shown(issuer: TokenIssuer) -> None:
 
 
 def test_an_endpoint_that_is_away_is_told() -> None:
-    (port,) = free_ports(1)
-    with pytest.raises(SinkUnavailableError, match=f"127.0.0.1:{port}/token: .*refused"):
-        Tokens(settings(f"http://127.0.0.1:{port}/token")).token()
+    with socket.socket() as nobody:  # has the port, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        with pytest.raises(SinkUnavailableError, match=f"127.0.0.1:{port}/token: .*refused"):
+            Tokens(settings(f"http://127.0.0.1:{port}/token")).token()
 
 
 @pytest.mark.parametrize(
@@ -155,8 +157,6 @@ def test_a_token_whose_life_is_not_told_is_for_one_login() -> None:
 def test_an_endpoint_that_does_not_answer_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import socket
-
     monkeypatch.setattr(web, "ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

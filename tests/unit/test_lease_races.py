@@ -39,7 +39,7 @@ def _race(checkpoint: Checkpoint, clock: ManualClock) -> Lease:
 
     def run(index: int) -> None:
         mine = Checkpoint(checkpoint.storage, clock=clock)
-        start.wait(10)
+        start.wait(60)
         try:
             won.append(acquire(mine, clock, f"run-{index}"))
         except ConcurrentRunError as exc:
@@ -49,7 +49,7 @@ def _race(checkpoint: Checkpoint, clock: ManualClock) -> Lease:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     (lease,) = won
     assert len(refused) == 7
     return lease
@@ -232,6 +232,6 @@ def test_threads_share_a_lease(checkpoint: Checkpoint, clock: ManualClock) -> No
         lease.heartbeat(epoch=epoch)
     stop.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert errors == []
     assert on_disk(checkpoint).epoch == 99

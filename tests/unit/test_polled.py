@@ -20,7 +20,7 @@ from engine.sources.polled import partition_reader
 from engine.sources.polled.reader import PolledReader, polled_reader
 from tests.waiting import wait_until
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 COLUMNS = StructType().add("id", "long")
 SCHEMA = to_arrow(COLUMNS, "test")
 

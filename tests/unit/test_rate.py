@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -87,10 +88,11 @@ def test_every_epoch_of_spark_s_checkpoint_can_be_continued(epoch: int) -> None:
 
 
 def test_the_initial_offset_is_spark_s() -> None:
+    before_ms = time.time_ns() // 1_000_000
     offset = reader(numPartitions="3").initialOffset()
     assert {index: each["value"] for index, each in offset.items()} == {"0": -3, "1": -2, "2": -1}
     (run_time_ms,) = {each["runTimeMs"] for each in offset.values()}
-    assert abs(run_time_ms - time.time() * 1000) < 10_000
+    assert before_ms <= run_time_ms <= time.time_ns() // 1_000_000
 
 
 @settings(deadline=None)
@@ -150,23 +152,24 @@ def test_a_batch_has_the_declared_schema_and_is_bounded() -> None:
 def test_a_row_is_never_early_and_nothing_due_is_kept_back() -> None:
     driver = reader(rowsPerSecond="1000", numPartitions="1")
     partition = driver.open(driver.partitions(driver.initialOffset())[0])
-    lateness_us = []
     for _ in range(200):
-        batch = partition.read(1.0)
-        now_us = time.time_ns() // 1000
+        before_us = time.time_ns() // 1000
+        batch = partition.read(60.0)
         assert batch is not None
-        times = [us for us, _ in rows_of(batch)]
-        assert times[-1] <= now_us
-        lateness_us.append(now_us - times[-1])
-    assert sorted(lateness_us)[100] < 1_000  # the median; generous for a loaded machine
+        newest_us, _ = rows_of(batch)[-1]
+        assert newest_us <= time.time_ns() // 1000
+        assert newest_us + 1_000 > before_us, "the next row was due already"
 
 
 def test_a_read_ends_in_time_when_nothing_is_due() -> None:
     driver = reader(rowsPerSecond="1", numPartitions="1")
-    partition = driver.open(driver.partitions(driver.initialOffset())[0])
-    began = time.monotonic()
-    assert partition.read(0.01) is None
-    assert time.monotonic() - began < 0.8
+    in_an_hour_ms = time.time_ns() // 1_000_000 + 3_600_000
+    partition = driver.open(driver.partitions(at(in_an_hour_ms, 1))[0])
+    got: list[object] = []
+    reading = threading.Thread(target=lambda: got.append(partition.read(0.01)), daemon=True)
+    reading.start()
+    reading.join(60)
+    assert got == [None]
     assert not partition.exhausted
 
 

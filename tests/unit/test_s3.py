@@ -83,7 +83,7 @@ def test_one_of_two_drivers_wins(url: str, options: Options) -> None:
         start = Barrier(2)
 
         def create(number: int, epoch: int = epoch, start: Barrier = start) -> bool:
-            start.wait(10)
+            start.wait(60)
             return clients[number].create(f"offsets/{epoch}", b"%d" % number)
 
         with ThreadPoolExecutor(2) as pool:
@@ -174,7 +174,7 @@ def test_a_whole_checkpoint(url: str, options: Options) -> None:
     checkpoint = Checkpoint(url, options)
     assert not checkpoint.exists()
     assert checkpoint.create_or_read_query_id("query") == "query"
-    lease = Lease.acquire(checkpoint, run_id="run-1")
+    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=60_000)
     with pytest.raises(ConcurrentRunError, match="run-1"):
         Lease.acquire(Checkpoint(url, {**options, "skip_instance_cache": True}), run_id="run-2")
     for epoch in range(8):

@@ -137,7 +137,7 @@ def test_of_many_writers_one_wins(storage: Storage) -> None:
     start, won = threading.Barrier(8), []
 
     def write(name: bytes) -> None:
-        start.wait(10)
+        start.wait(60)
         if storage.create("offsets/0", name * 1000):
             won.append(name)
 
@@ -145,7 +145,7 @@ def test_of_many_writers_one_wins(storage: Storage) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     (winner,) = won
     assert storage.read("offsets/0") == winner * 1000
     assert [file.name for file in storage.list("offsets")] == ["0"]
@@ -189,7 +189,7 @@ def test_readers_of_a_replaced_file_see_whole_contents(storage: Storage) -> None
         content = storage.read("control/lease")
         assert len(content) == 50_000
         assert len(set(content)) == 1
-    writer.join(10)
+    writer.join(60)
 
 
 @whole
@@ -223,16 +223,15 @@ class LookingStorage(LocalStorage):
     def create(self, name: str, data: bytes) -> bool:
         if self.exists(name):
             return False
-        with suppress(threading.BrokenBarrierError):
-            self.all_have_looked.wait(0.2)
-        self.all_have_looked.reset()
+        if threading.current_thread() is not threading.main_thread():  # it is one of the race
+            self.all_have_looked.wait(60)
         self.replace(name, data)
         return True
 
 
 def test_doctor_refuses_a_store_on_which_a_race_has_two_winners(tmp_path: Path) -> None:
     storage = LookingStorage(tmp_path)
-    with pytest.raises(ConfigError, match=r"at once, [234] succeeded"):
+    with pytest.raises(ConfigError, match="at once, 4 succeeded"):
         prove_create_if_absent(storage)
     assert storage.list("control") == []
 
