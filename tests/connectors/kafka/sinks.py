@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,7 @@ _numbers = itertools.count()
 
 def new_topic(kafka: Kafka, **settings: str) -> str:
     """Of two partitions, empty; its name."""
-    name = f"sink-{next(_numbers)}"
+    name = f"sink{os.getpid()}-{next(_numbers)}"
     kafka.create_topic(name, 2, **settings)
     return name
 
