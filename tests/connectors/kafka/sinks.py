@@ -17,6 +17,7 @@ from engine.expressions.types import schema_to_spark
 from engine.sinks.contract import WriterContext
 from engine.sinks.kafka.data_source import KafkaSink, KafkaWriter
 from tests.servers.kafka import Kafka
+from tests.servers.kafka_transactions import await_ended
 from tests.waiting import wait_until
 
 VALUES = pa.schema([("value", pa.string())])
@@ -60,6 +61,8 @@ def batches(*values: str) -> Iterator[pa.RecordBatch]:
 
 def read(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[Any]:
     """Records up to the end of each partition, in the order of partitions."""
+    if isolation == "read_committed":
+        await_ended(kafka.bootstrap)
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,
