@@ -22,6 +22,7 @@ from tests.waiting import wait_until
 
 VALUES = pa.schema([("value", pa.string())])
 _numbers = itertools.count()
+_made: list[KafkaWriter] = []
 
 
 def new_topic(kafka: Kafka, **settings: str) -> str:
@@ -45,7 +46,18 @@ def spark(schema: pa.Schema) -> StructType:
 def exactly_once(kafka: Kafka, topic: str, query_id: str | None = None, **options: str) -> Any:
     made = writer(kafka, topic=topic, delivery="exactly-once", **options)
     made.bind(SinkContext(query_id or topic, "run", 0, 0))
+    _made.append(made)
     return made
+
+
+def close_all() -> None:
+    """The connections of sinks that the test has made: nobody tells a sink that its query has
+    ended. One that outlives its test tries to reach brokers that a later one has killed, and its
+    client forgets the sockets that were not connected."""
+    while _made:
+        transactions = _made.pop()._transactions
+        if transactions is not None:
+            transactions.close()
 
 
 def task(made: KafkaWriter, topic: str, number: int = 0) -> Any:
