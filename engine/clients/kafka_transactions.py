@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
@@ -82,6 +83,10 @@ class KafkaTransactions:
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
+        # As a whole, before any part: two threads of which one began with a part would wait for one
+        # another. Who lacks it is told with the first question.
+        with suppress(ImportError):
+            import_module("kafka")
         self._client = dict(client)
         self._tokens: Tokens | None = None
         self._admin: Any = None

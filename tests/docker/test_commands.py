@@ -25,6 +25,7 @@ from tests.servers.postgresql import DatabaseOfCommand
 
 SHOWN_S = 900.0
 """Three Java machines start one after another, beside all services."""
+SOON_S = 300.0
 DATABASES = [name for name, each in services().items() if is_database(each)]
 OURS = [name for name, each in services().items() if runs_here(each) and name not in DATABASES]
 
@@ -116,7 +117,7 @@ def airflow(stack: Stack, secrets: Path) -> Iterator[AirflowClient]:
 @pytest.mark.airflow
 @pytest.mark.spark
 def test_the_login_of_the_secrets_opens_it(stack: Stack, airflow: AirflowClient) -> None:
-    wait_for(lambda: airflow.dag_known("scheduled_pruning"), 60, "the example DAGs")
+    wait_for(lambda: airflow.dag_known("scheduled_pruning"), SOON_S, "the example DAGs")
     written = stack.place("/opt/airflow/login/passwords.json", "airflow-api-server")
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
@@ -128,7 +129,7 @@ def test_an_example_runs_on_the_cluster_and_the_page_sees_it(
 ) -> None:
     """Its driver is in the service of drivers, its tasks are with the workers, and nothing is with
     Airflow's scheduler: each sees the files of others by the volumes that it mounts alone."""
-    wait_for(lambda: airflow.dag_known("always_on"), 60, "the example DAG")
+    wait_for(lambda: airflow.dag_known("always_on"), SOON_S, "the example DAG")
     airflow.pause("always_on", paused=False)  # it is always on: that starts it
     checkpoint = "/data/demo/always-on/checkpoint"
 
@@ -150,7 +151,7 @@ def test_an_example_runs_on_the_cluster_and_the_page_sees_it(
 
     airflow.pause("always_on")
     Checkpoint(str(stack.place(checkpoint, "spark-drivers"))).requests.ask("drain", by="a test")
-    wait_for(lambda: not runs(stack, "spark-drivers", "application.py"), 60, "the driver's end")
+    wait_for(lambda: not runs(stack, "spark-drivers", "application.py"), SOON_S, "the driver's end")
 
 
 def runs(stack: Stack, service: str, word: str) -> bool:

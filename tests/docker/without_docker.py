@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.servers.jvm import QUICK
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
-HEALTHY_S = 120.0
+HEALTHY_S = 600.0
 END_S = 15.0
 FOLDERS = ("/data", "/opt/airflow", "/opt/spark-work", "/run/secrets")
 """What a service has of its own, unless a volume is there."""
@@ -173,7 +174,8 @@ class Stack:
                 family += [parent, *parent.children(recursive=True)]
                 process.terminate()
         for left in psutil.wait_procs(family, timeout=END_S)[1]:
-            left.kill()
+            with suppress(psutil.NoSuchProcess):  # it has ended by now
+                left.kill()
         for process in self.running.values():
             process.wait()
 

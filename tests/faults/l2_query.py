@@ -34,7 +34,7 @@ from tests.faults import l2_server
 from tests.faults.l2_oracle import Ends, SourceFiles
 from tests.faults.l2_server import Child, Trace
 
-WAIT_S = 40.0
+WAIT_S = 120.0
 LEAVE_TIMEOUT_S = 5.0
 SPARK_SCHEMA = StructType(
     [StructField("p", IntegerType()), StructField("s", LongType()), StructField("h", StringType())]

@@ -15,7 +15,7 @@ from engine.spark.session import WARM_DAEMON
 from tests.faults.l2_server import environment
 from tests.faults.l4_driver import Setup
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 DAEMON = WARM_DAEMON["spark.python.daemon.module"]
 
 
@@ -95,7 +95,7 @@ class Driver:
 def bury(left: list[psutil.Process]) -> list[str]:
     """Wait for the processes that a dead one has left to end by themselves; which did not, and were
     killed."""
-    _, alive = psutil.wait_procs(left, timeout=30)
+    _, alive = psutil.wait_procs(left, timeout=DEADLINE_S)
     named = []
     for process in alive:
         with suppress(psutil.NoSuchProcess):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.servers.jars import java, unpacked
 from tests.servers.jvm import QUICK
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 VERSION = "2.6.13.Final"
 READY_S = 90.0
@@ -52,11 +51,7 @@ class Apicurio:
             self._process.stop()
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(f"{self.url}/subjects")
 
 
 @contextmanager

@@ -6,16 +6,20 @@ import os
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count, islice
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from tests.waiting import wait_until
 
 STOP_S = 30.0
-_PORTS = range(20_000, 30_000)
-_ports = (_PORTS[(os.getpid() * 97 + each) % len(_PORTS)] for each in count())
 LOG_SHOWN = 4_000
+_PORT_MIN = 10_000
+_SYSTEMS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_held: list[socket.socket] = []
+"""Whose names say which ports are this process's, as long as it lives."""
 
 
 class NoServerError(Exception):
@@ -104,16 +108,36 @@ class Process:
         self._popen.send_signal(signal.SIGCONT)
 
 
-def free_ports(wanted: int) -> list[int]:
-    """Ports of loopback that nobody listens on now. They are below those that systems hand out by
-    themselves, and each call and each process looks at others: so none is taken in between."""
-    return list(islice(filter(_is_free, _ports), wanted))
+def answers(url: str, timeout_s: float = 5) -> bool:
+    """Whether a web server does by now, and not with an error."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s):
+            return True
+    except OSError:  # one that has taken the request, and says nothing in time, too
+        return False
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on, and that are this process's until it ends: no other
+    process of the tests gets them, and the system gives them to no connection. So a server may
+    begin late, or end and begin again; and who tries a port in vain is not connected to itself."""
+    low, high = map(int, _SYSTEMS_PORTS.read_text().split())
+    assert low > _PORT_MIN, f"connections have the ports {low} to {high}: none is left for servers"
+    begin = _PORT_MIN + os.getpid() * 101 % (low - _PORT_MIN)
+    ports = filter(_take, chain(range(begin, low), range(_PORT_MIN, begin)))
+    return [next(ports) for _ in range(count)]
+
+
+def _take(port: int) -> bool:
+    """Hold a port, if it is free."""
+    holder = socket.socket(socket.AF_UNIX)
+    try:
+        holder.bind(f"\0tests of continuous queries, port {port}")  # gone with its last process
+        with closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    except OSError:
+        holder.close()
+        return False
+    _held.append(holder)
     return True

@@ -10,15 +10,13 @@ import json
 import os
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 KEY = "Idempotency-Key"
 
@@ -54,11 +52,7 @@ class WebService:
         return [row for taken in _lines(self._file) for row in taken["rows"]]
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(self.url, timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError):
-            return False
+        return answers(self.url)
 
 
 @contextmanager

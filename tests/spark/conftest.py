@@ -9,9 +9,12 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.execution.execution import ContinuousExecution
 from engine.spark.session import prepare_environment
 from tests.servers.jars import NoJarsError
 from tests.servers.kafka import Kafka, running_kafka
+
+END_S = 120
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +23,26 @@ def spark() -> Iterator[SparkSession]:
     session = start()
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test that has failed leaves running would hold the slots of the next ones."""
+    started: list[ContinuousExecution] = []
+    right = ContinuousExecution.start
+
+    def start(self: ContinuousExecution) -> None:
+        right(self)
+        started.append(self)
+
+    monkeypatch.setattr(ContinuousExecution, "start", start)
+    yield
+    for each in started:
+        each.stop()
+        assert each.await_termination(END_S), f"{each.query_id} does not end"
+    if (session := SparkSession.getActiveSession()) is not None:
+        for query in session.streams.active:
+            query.stop()
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,9 @@ class Run:
 
     def __init__(self, folder: Path, document: dict[str, Any], *options: str) -> None:
         path = folder / "query.json"
-        path.write_text(json.dumps(document))
+        written = folder / "written.json"
+        written.write_text(json.dumps(document))
+        written.replace(path)  # another process may be about to read it
         self._start(folder, "-m", "engine", "run", "--json", str(path), *options)
 
     def _start(self, folder: Path, *arguments: str) -> None:
@@ -141,8 +143,9 @@ def test_a_standby_takes_over_and_ends_with_who_it_waits_for(
     first.wait_for(lambda: checkpoint.committed_epoch() >= 2)
     second = run(tmp_path, document, "--standby")
     second.wait_for(lambda: "standing by: run " in second.log.read_text())
-    epoch = checkpoint.committed_epoch()
     os.killpg(first.process.pid, signal.SIGKILL)
+    first.process.wait(WAIT_S)
+    epoch = checkpoint.committed_epoch()  # now it commits no more
     second.wait_for(lambda: checkpoint.committed_epoch() >= epoch + 2)
     assert checkpoint.status().pid == second.process.pid
     other = spec(tmp_path, sink=out, sql="SELECT value FROM source")
@@ -200,10 +203,16 @@ def test_an_epoch_is_replayed_beside_its_query_and_compared(
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
     kept = {"format": "noop", "options": {"minEpochsToRetain": 10_000}}
     query = run(tmp_path, spec(tmp_path, sink=kept))
-    query.wait_for(lambda: checkpoint.committed_epoch() >= 5)
+
+    def written() -> list[int]:
+        """The epochs with more than one even value that the kept reports tell of."""
+        reports = checkpoint.progress.read()
+        return [each["batchId"] for each in reports if each["sink"]["numOutputRows"] > 1]
+
+    query.wait_for(lambda: bool(written()))
     changed = {**spec(tmp_path), "sql": "SELECT timestamp, value FROM source WHERE value % 4 = 0"}
     (tmp_path / "changed.json").write_text(json.dumps(changed))
-    epoch = max(r["batchId"] for r in checkpoint.progress.read() if r["numInputRows"] > 2)
+    epoch = max(written())
     done = subprocess.run(
         [
             *(sys.executable, "-m", "engine", "replay", str(tmp_path / "checkpoint"), "--json"),

@@ -16,6 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.command_line import main
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import write_stream
+from tests.spark.rates import await_read
 
 pytestmark = pytest.mark.spark
 WAIT_S = 60
@@ -55,6 +56,7 @@ def test_a_table_is_written_taken_back_and_given_columns(
     query.explain()
     assert "Delivery   exactly once" in capsys.readouterr().out
     assert query.awaitEpoch(3, WAIT_S)
+    await_read(query)
     query.drain(WAIT_S)
     assert values(tmp_path) == committed(tmp_path) != []
     checkpoint = str(tmp_path / "checkpoint")

@@ -58,7 +58,7 @@ class Case:
         writer = self.written(write_stream(self.rows(**options)))
         query = writer.trigger(continuous="20 milliseconds").start()
         # Where there is nothing, all is processed before any task runs: then there is no epoch.
-        wait_until(lambda: query.status["state"] == "RUNNING", "its tasks run")
+        wait_until(lambda: query.status["state"] == "RUNNING", "its tasks run", WAIT_S)
         query.processAllAvailable()
         for put in puts:
             put()

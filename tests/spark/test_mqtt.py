@@ -48,7 +48,11 @@ def test_messages_go_from_one_topic_to_another(
                 query.explain()
                 for payload in (b"a%d" % number, b"b"):
                     publish(broker, "in/oven", payload, properties=[("unit", "C")])
-                wait_until(lambda: len(listener.heard) > number, "the message")  # noqa: B023
+                wait_until(
+                    lambda: len(listener.heard) > number,  # noqa: B023
+                    "the message",
+                    WAIT_S,
+                )
                 query.drain(WAIT_S)
     except NoServerError as exc:
         pytest.skip(str(exc))

@@ -20,9 +20,11 @@ from engine.errors import TransformError, UnsupportedQueryError
 from engine.execution.observed import observed_metrics
 from engine.plan.planner import plan_query
 from engine.progress.counters import EpochCounters
+from engine.query.handle import ContinuousQuery
 from engine.task.transform import compile_steps
 from engine.wire.messages import EpochCommitMessage
 from tests.spark.queries import stream_of, table_of
+from tests.spark.rates import await_read
 from tests.spark.values import same
 
 pytestmark = pytest.mark.spark
@@ -202,7 +204,9 @@ def test_the_progress_of_a_query_tells_them(spark: SparkSession, tmp_path: Path)
         .start()
     )
     try:
+        assert isinstance(query, ContinuousQuery)
         query.awaitEpoch(2, 60)
+        await_read(query, 1)
     finally:
         query.stop()
     reports = query.recentProgress

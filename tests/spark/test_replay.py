@@ -60,7 +60,9 @@ class Shop:
 
     def run(self, df: DataFrame, *sales: tuple[int, ...], **options: Any) -> list[int]:
         """Run the query, one epoch at least for each; those that have read something."""
-        query = self.writer(df, minEpochsToRetain=1_000, **options).start()
+        # The last hundred reports are kept: with empty epochs they would be those of ten seconds.
+        kept = {"minEpochsToRetain": 1_000, "emptyEpochInterval": "1 minute"}
+        query = self.writer(df, **kept, **options).start()
         for number, amounts in enumerate(sales):
             self.sell("abc"[number], *amounts)
             query.processAllAvailable()

@@ -33,6 +33,13 @@ def to_each(driver: psutil.Process, number: int) -> None:
             process.send_signal(number)
 
 
+def name_of(process: psutil.Process) -> str:
+    """Empty: it has ended meanwhile, as a worker does that was not needed."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
+
+
 @pytest.mark.sampled(1 / 3)
 @pytest.mark.parametrize(
     ("send", "number"),
@@ -53,8 +60,9 @@ def test_a_signal_to_all_processes_drains(
     query.wait_for(lambda: checkpoint.committed_epoch() >= 1)
     driver = psutil.Process(query.process.pid)
     others = driver.children(recursive=True)
-    assert any("java" in each.name() for each in others)
-    assert sum("python" in each.name() for each in others) >= 3, "the daemon and two workers"
+    names = [name for each in others if (name := name_of(each))]
+    assert any("java" in name for name in names)
+    assert sum("python" in name for name in names) >= 3, "the daemon and two workers"
     before = checkpoint.committed_epoch()
     send(driver, number)
     code, result = query.result()

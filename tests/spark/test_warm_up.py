@@ -15,6 +15,7 @@ from engine.spark.warm_workers import WarmWorkers
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+WAIT_S = 60
 
 
 def _hangs() -> Callable[[], None]:
@@ -29,17 +30,19 @@ def test_slots_are_free_again_and_nothing_has_failed(
 ) -> None:
     monkeypatch.setattr(executor_launcher, "look_at_worker", _hangs)
     launcher = SparkLauncher(spark)
-    before = launcher.slots()
-    assert before is not None
+    slots = launcher.slots()
+    assert slots is not None
+    # A task of an earlier test that ends by now would be a slot that nobody warms up.
+    wait_until(lambda: _free(launcher) == slots.total, "the slots of earlier tests", WAIT_S)
     warm = WarmWorkers(launcher)
     with caplog.at_level(logging.INFO, logger="engine"):
         warm.keep()
-        wait_until(lambda: _free(launcher) == 0, "the tasks that warm up")
+        wait_until(lambda: _free(launcher) == 0, "the tasks that warm up", WAIT_S)
         warm.end()
     assert warm._thread is not None
     assert not warm._thread.is_alive()
     assert caplog.messages == []
-    wait_until(lambda: _free(launcher) == before.free, "free slots")
+    wait_until(lambda: _free(launcher) == slots.total, "free slots", WAIT_S)
 
 
 def _free(launcher: SparkLauncher) -> int:

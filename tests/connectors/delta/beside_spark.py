@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from engine import write_stream
 from engine.query.registration import register
 from tests.spark.conftest import start
+from tests.spark.rates import await_read, values_read
 
 Found = dict[str, Any]
 WAIT_S = 60
@@ -35,13 +36,14 @@ class Case:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.table = str(folder / "table")
+        self._read = -1
 
     def rates(self) -> DataFrame:
         rate = self.spark.readStream.format("rate").options(rowsPerSecond=500, numPartitions=2)
         return rate.load().selectExpr(*COLUMNS)
 
     def run(self, df: DataFrame | None = None, **options: str) -> None:
-        """Our query, until two more epochs are committed."""
+        """Our query, until two more epochs, and more rows of each partition, are committed."""
         query: Any = (
             write_stream(self.rates() if df is None else df)
             .format("delta")
@@ -52,7 +54,9 @@ class Case:
             .start()
         )
         assert query.awaitEpoch(query.status["epoch"] + 2, WAIT_S)
+        await_read(query, self._read + 20)
         query.drain(WAIT_S)
+        self._read = max(values_read(query))
 
     def sql(self, text: str) -> list[Any]:
         return self.spark.sql(text.replace("$", f"delta.`{self.table}`")).collect()

@@ -32,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-8_000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

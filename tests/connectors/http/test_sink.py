@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -241,8 +242,8 @@ def test_nobody_waits_for_a_service_longer_than_it_is_tried(
     with pytest.raises(SinkCommitUnknownError, match="wants to be left alone for another"):
         commit(writer, 0, rows(1))
     assert (len(service.got), pauses) == (1, [])
-    now_s = time.monotonic()
-    monkeypatch.setattr("engine.sinks.http.endpoint.time.monotonic", lambda: now_s + 101)
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 101)
+    monkeypatch.setattr(endpoint, "time", later)  # of this module alone
     service.answer = lambda got: OK
     commit(writer, 0, rows(1))
 
@@ -253,15 +254,16 @@ def test_an_answer_that_trickles_is_not_waited_for(service: Service) -> None:
     def tells(file: Any, text: bytes) -> None:
         nonlocal sent
         for place in range(len(text)):
-            if over.wait(0.01):
-                break
             file.write(text[place : place + 1])
             sent += 1
+            if over.wait(0.01):
+                break
 
     service.tells = tells
     for answer in ((200, {}, b"x" * 60_000), (404, {}, b"x" * 60_000)):
         service.answer = lambda got, answer=answer: answer  # type: ignore[misc]
-        writer = sink(service, timeout="50 milliseconds")
+        # Where its beginning is late, it is asked again.
+        writer = sink(service, timeout="500 milliseconds", retryFor="1 minute")
         if answer[0] == 200:
             commit(writer, 0, rows(1))
         else:

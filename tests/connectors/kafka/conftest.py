@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.connectors.kafka.sinks import close_all
 from tests.connectors.kafka.topics import Topic
 from tests.servers.jars import NoJarsError
 from tests.servers.kafka import Cluster, Kafka, running_kafka
@@ -26,6 +27,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield kafka
     except NoJarsError as exc:
         pytest.skip(f"no Kafka: {exc}")
+
+
+@pytest.fixture(autouse=True)
+def _close_sinks() -> Iterator[None]:
+    yield
+    close_all()
 
 
 @pytest.fixture

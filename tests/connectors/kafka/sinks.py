@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -16,15 +17,17 @@ from engine.expressions.types import schema_to_spark
 from engine.sinks.contract import WriterContext
 from engine.sinks.kafka.data_source import KafkaSink, KafkaWriter
 from tests.servers.kafka import Kafka
+from tests.servers.kafka_transactions import await_ended
 from tests.waiting import wait_until
 
 VALUES = pa.schema([("value", pa.string())])
 _numbers = itertools.count()
+_made: list[KafkaWriter] = []
 
 
 def new_topic(kafka: Kafka, **settings: str) -> str:
     """Of two partitions, empty; its name."""
-    name = f"sink-{next(_numbers)}"
+    name = f"sink{os.getpid()}-{next(_numbers)}"
     kafka.create_topic(name, 2, **settings)
     return name
 
@@ -43,7 +46,18 @@ def spark(schema: pa.Schema) -> StructType:
 def exactly_once(kafka: Kafka, topic: str, query_id: str | None = None, **options: str) -> Any:
     made = writer(kafka, topic=topic, delivery="exactly-once", **options)
     made.bind(SinkContext(query_id or topic, "run", 0, 0))
+    _made.append(made)
     return made
+
+
+def close_all() -> None:
+    """The connections of sinks that the test has made: nobody tells a sink that its query has
+    ended. One that outlives its test tries to reach brokers that a later one has killed, and its
+    client forgets the sockets that were not connected."""
+    while _made:
+        transactions = _made.pop()._transactions
+        if transactions is not None:
+            transactions.close()
 
 
 def task(made: KafkaWriter, topic: str, number: int = 0) -> Any:
@@ -59,6 +73,8 @@ def batches(*values: str) -> Iterator[pa.RecordBatch]:
 
 def read(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[Any]:
     """Records up to the end of each partition, in the order of partitions."""
+    if isolation == "read_committed":
+        await_ended(kafka.bootstrap)
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +32,22 @@ LOGIN = {
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "LOOK_S", 0.05)
-    monkeypatch.setattr(topics_module, "TRIES_S", (0.3, 0.5))
+
+
+@contextmanager
+def impatient(monkeypatch: pytest.MonkeyPatch, away_s: float = 1.0) -> Iterator[None]:
+    """What takes longer than this is an outage, in place of half a minute: while the brokers are
+    away, and no longer, for those that are busy may take as long."""
+    with monkeypatch.context() as patched:
+        patched.setattr(topics_module, "TRIES_S", (0.3, 0.5))
+        patched.setattr(topics_module, "AWAY_S", away_s)
+        yield
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes longer than this is an outage, in place of half a minute."""
-    monkeypatch.setattr(topics_module, "AWAY_S", 1.0)
+def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that are not there."""
+    monkeypatch.setattr(topics_module, "TRIES_S", (0.3, 2.5))
 
 
 def suspend(broker: Kafka) -> Callable[[], None]:
@@ -57,13 +67,16 @@ def test_brokers_that_are_away_for_a_moment_end_nothing(
     tmp_path: Path,
     strike: Callable[[Kafka], Callable[[], None]],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sink = Kept()
+    sink, as_long_as_it_takes_s = Kept(), 3_600.0
     topic.send(5)
     query = start(topic, tmp_path, sink)
     sink.await_all(topic)
-    come_back = strike(broker)
-    wait_until(lambda: NO_ANSWER in caplog.text, "its absence is noticed")
+    monkeypatch.setattr(topics_module, "AWAY_S", as_long_as_it_takes_s)  # to start a broker
+    with impatient(monkeypatch, as_long_as_it_takes_s):
+        come_back = strike(broker)
+        wait_until(lambda: NO_ANSWER in caplog.text, "its absence is noticed")
     come_back()
     topic.send(5)
     sink.await_all(topic, seconds=60)
@@ -73,20 +86,21 @@ def test_brokers_that_are_away_for_a_moment_end_nothing(
     assert committed(tmp_path) == topic.offset
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("strike", [suspend, kill])
 def test_an_outage_is_borne_and_told(
     broker: Kafka,
     topic: Topic,
     tmp_path: Path,
     strike: Callable[[Kafka], Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sink = Kept()
     topic.send(5)
     query = start(topic, tmp_path, sink, PATIENT)
     sink.await_all(topic)
-    come_back = strike(broker)
-    wait_until(lambda: query.status["restarts"] >= 2, "it was restarted, and again")
+    with impatient(monkeypatch):
+        come_back = strike(broker)
+        wait_until(lambda: query.status["restarts"] >= 2, "it was restarted, and again", 60)
     assert f"Kafka at {broker.bootstrap}: cannot" in str(query.status["last_error"])
     assert query.status["failing_since_ms"] is not None
     come_back()
@@ -97,8 +111,9 @@ def test_an_outage_is_borne_and_told(
     assert committed(tmp_path) == topic.offset
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_task_that_does_not_reach_the_brokers_says_so(broker: Kafka, topic: Topic) -> None:
+def test_a_task_that_does_not_reach_the_brokers_says_so(
+    broker: Kafka, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its machine may not, while the driver does."""
     topic.send(1)
     driver = reader_of(topic, kafka__socket__timeout__ms="1000")
@@ -106,7 +121,7 @@ def test_a_task_that_does_not_reach_the_brokers_says_so(broker: Kafka, topic: To
     come_back = suspend(broker)
     reader = driver.openTogether(partitions)
     assert reader is not None
-    with pytest.raises(SourceUnavailableError) as error:
+    with impatient(monkeypatch), pytest.raises(SourceUnavailableError) as error:
         wait_until(lambda: [reader.read(0.1)] == [], "it gives up")
     come_back()
     assert f"Kafka at {broker.bootstrap}: nothing is heard of {topic.name}-0" in str(error.value)
@@ -117,6 +132,7 @@ def test_a_task_that_does_not_reach_the_brokers_says_so(broker: Kafka, topic: To
 # -- from the beginning ---------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_tries")
 def test_a_port_that_nobody_listens_on(topic: Topic) -> None:
     (port,) = free_ports(1)
     options = given(topic) | {"kafka.bootstrap.servers": f"127.0.0.1:{port}"}
@@ -126,6 +142,7 @@ def test_a_port_that_nobody_listens_on(topic: Topic) -> None:
     assert "Connection refused" in str(error.value)
 
 
+@pytest.mark.usefixtures("quick_tries")
 def test_a_host_that_nobody_knows(topic: Topic) -> None:
     options = given(topic) | {"kafka.bootstrap.servers": "no-such-host.invalid:9092"}
     with pytest.raises(SourceUnavailableError) as error:

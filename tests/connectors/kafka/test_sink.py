@@ -218,6 +218,47 @@ def test_coordinators_that_are_not_there_leave_nothing_behind() -> None:
     assert done.stdout.startswith("SinkUnavailableError 1 Kafka at 127.0.0.1:1"), done.stderr
 
 
+_AT_ONCE = """
+import sys, threading
+from importlib import _bootstrap
+import engine.clients.kafka_transactions as kafka_transactions
+kafka_transactions.CONNECT_S = 0.5
+PART = "kafka.protocol.producer"
+loading, told = threading.Event(), []
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kafka":
+            loading.set()
+            for _ in range(100):  # until the other one has begun with a part, if it does so
+                threading.Event().wait(0.01 if PART not in _bootstrap._module_locks else 0)
+
+def ask(question):
+    try:
+        question(kafka_transactions.KafkaTransactions({"bootstrap.servers": "127.0.0.1:1"}))
+    except Exception as exc:
+        told.append(type(exc).__name__)
+
+sys.meta_path.insert(0, Slow())
+threads = [threading.Thread(target=ask, args=[each]) for each in (
+    lambda transactions: transactions.ids(""), lambda transactions: transactions.fence(["an id"])
+)]
+threads[0].start()
+loading.wait()
+threads[1].start()
+for thread in threads:
+    thread.join()
+print(*told)
+"""
+
+
+def test_two_queries_may_load_the_client_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_ONCE], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.split() == ["SinkUnavailableError"] * 2, done.stderr
+
+
 def test_micro_batches_cannot_be_exactly_once(kafka: Kafka, topic: str) -> None:
     with pytest.raises(ConfigError, match="in continuous queries only"):
         exactly_once(kafka, topic).write(batches("a"))

@@ -71,7 +71,7 @@ def test_a_secret_that_is_refused_is_told_and_not_shown(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(brokers, "ASK_S", 3.0)
+    monkeypatch.setattr(brokers, "ASK_S", 8.0)
     text = login["kafka__sasl__jaas__config"].replace(SECRET, "hunter2-hunter2")
     made = exactly_once(
         broker, topic.name, **of_the_sink({**login, "kafka__sasl__jaas__config": text})

@@ -95,12 +95,12 @@ def timed_out(kafka: Kafka, message: KafkaTransaction) -> None:
     def is_aborted() -> bool:
         return transactions.describe([id])[id].state == "CompleteAbort"
 
-    wait_until(is_aborted, "the transaction times out", 30)
+    wait_until(is_aborted, "the transaction times out", 60)
     transactions.close()
 
 
 def test_a_transaction_that_has_timed_out_is_lost(kafka: Kafka, topic: str) -> None:
-    made, messages = prepared(kafka, topic, 2, kafka_transaction_timeout_ms="1000")
+    made, messages = prepared(kafka, topic, 2, kafka_transaction_timeout_ms="5000")
     for message in messages:
         timed_out(kafka, message)
     with pytest.raises(PreparedEpochLostError, match="has aborted transaction") as caught:

@@ -27,7 +27,9 @@ from engine.sinks.contract import DriverSink, SinkBinding
 from tests.model import ONE_ATTEMPT
 from tests.waiting import wait_until
 
-WAIT_S = 30
+WAIT_S = 60
+KEPT = replace(ONE_ATTEMPT, min_epochs_to_retain=10_000)
+"""By default the logs keep a hundred epochs, which are two seconds of empty ones."""
 
 
 @dataclass
@@ -81,7 +83,7 @@ def start(
     schema: StructType,
     folder: Path,
     sink: Kept,
-    engine: EngineOptions = ONE_ATTEMPT,
+    engine: EngineOptions = KEPT,
     interval_ms: int = 20,
 ) -> ContinuousQuery:
     """:param source: a data source. :param engine: by default the first failure ends the query."""

@@ -436,7 +436,7 @@ def test_a_process_that_is_killed_harms_nothing(case: Case) -> None:
         env={**os.environ, "CONTINUOUS_FAILPOINT": "tableLog.after:1:kill"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(case.compacted()) == 1

@@ -88,12 +88,15 @@ def test_a_stage_that_is_gone_is_missed(postgresql: PostgreSQL, schema: str) -> 
 
 
 def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
-    postgresql: PostgreSQL, schema: str, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgreSQL, schema: str
 ) -> None:
-    monkeypatch.setattr("engine.sinks.postgres.epochs.SLEEPS_MS", 200)
+    limit = "idle_in_transaction_session_timeout"
     old = Query(writer(postgresql, f"{schema}.t"))
     message = old.prepare(0, rows(1))
     with pytest.raises(SinkUnavailableError), old.sink._epochs.changing(old.context):  # noqa: PT012
+        connection = old.sink._epochs.connected()
+        assert connection.execute(f"SHOW {limit}").fetchone() == ("10s",)
+        connection.execute(f"SET LOCAL {limit} = 200")  # it sleeps from now on
         Query(writer(postgresql, f"{schema}.t"), generation=1, logged=0, prepared=[(0, [message])])
         old.sink._epochs.note(old.context, 7)
     assert ids(postgresql, f"{schema}.t") == [1]

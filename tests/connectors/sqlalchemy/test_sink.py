@@ -80,20 +80,21 @@ def test_a_transaction_that_another_driver_has_open_is_waited_for_and_not_seen(
     assert database.ids() == [1]
 
 
-def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(database: Database) -> None:
     throws_out = {
-        "postgresql": ["SET idle_in_transaction_session_timeout = 1000"],
-        "mariadb": ["SET idle_transaction_timeout = 1"],
+        "postgresql": "SET idle_in_transaction_session_timeout = ",
+        "mariadb": "SET idle_transaction_timeout = ",
     }
     with database.engine.connect() as connection:
-        if databases.dialect_of(connection) not in throws_out:
-            return  # it cannot do that
-    monkeypatch.setattr(databases, "_FIRST", throws_out)
+        sets = throws_out.get(databases.dialect_of(connection))
+    if sets is None:
+        return  # it cannot do that
+    assert [each for first in databases._FIRST.values() for each in first if each.startswith(sets)]
     old = Query(database.writer())
     message = old.prepare(0, rows(1))
     with pytest.raises(SinkUnavailableError), old.sink._epochs.changing(old.context):  # noqa: PT012
+        soon = "1000" if database.dialect == "postgresql" else "1"
+        old.sink._epochs.connected().exec_driver_sql(sets + soon)  # it sleeps from now on
         Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
         old.sink._epochs.note(old.context, 7)
     assert database.ids() == [1]

@@ -32,7 +32,7 @@ INTERVAL_MS = 50
 HEARTBEAT_MS = 100
 LEASE_S = 15 * HEARTBEAT_MS / 1000
 """By then the lease of a driver that is suspended has expired."""
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 _forks = multiprocessing.get_context("forkserver")
 
 

@@ -16,6 +16,7 @@ from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.kafka.data_source import KafkaDataSource
 from tests.faults.roads.beside import beside
 from tests.faults.roads.driver import DEADLINE_S
+from tests.servers.kafka_transactions import await_ended
 
 PARTITIONS = 2
 FEED_EVERY_S = 0.01
@@ -71,6 +72,7 @@ def feeding(bootstrap: str, topic: str) -> Iterator[None]:
 
 def all_of(bootstrap: str, topic: str) -> Counter[bytes]:
     """The values of all records that are committed."""
+    await_ended(bootstrap)
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
