@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from airflow_provider_continuous.compat import RELEASE  # noqa: E402
 from airflow_provider_continuous.deploy import submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
+from airflow_provider_continuous.observing import listing  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 # Epochs as asset events need Airflow 3.3.
@@ -97,6 +99,25 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries run in real processes, but in ``stand_in.py`` instead of Spark."""
     script = str(Path(__file__).with_name("stand_in.py"))
     monkeypatch.setattr(submission, "ENGINE", (sys.executable, script))
+
+
+@pytest.fixture
+def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of queries takes as long as it takes: nothing is left out of it for that."""
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 120.0)
+    for listed in (listing.QueryListing.below, listing.QueryListing.at):
+        monkeypatch.setattr(listed, "__defaults__", (120.0,))
+
+
+@pytest.fixture
+def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start takes as long as it takes: a task's timeout cuts short what comes behind it."""
+    started = ContinuousQueryHook.started_within
+    monkeypatch.setattr(
+        ContinuousQueryHook,
+        "started_within",
+        lambda hook, submitted, *_: started(hook, submitted, 120.0, math.inf),
+    )
 
 
 @pytest.fixture

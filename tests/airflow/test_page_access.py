@@ -16,6 +16,7 @@ from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
+pytestmark = pytest.mark.usefixtures("patient_lists")
 HEADER = {"X-Continuous-Action": "1"}
 
 

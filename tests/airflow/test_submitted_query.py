@@ -92,12 +92,14 @@ def test_the_driver_is_a_child_of_the_client(submitting: Submitting, spec: dict[
 
 
 def test_the_run_of_somebody_else_is_not_taken_for_ours(
-    submitting: Submitting, spec: dict[str, Any]
+    submitting: Submitting, spec: dict[str, Any], tmp_path: Path
 ) -> None:
     live = LiveCheckpoint(spec["checkpoint_location"])
+    spec["conf"] = {"lease_gate": str(tmp_path / "gate")}
     hook = submitting.does(f"{DRIVER}; exit $?", "client")
     submitted = hook.submit(hook.specification(spec))
     live.hold("of somebody else")
+    (tmp_path / "gate").touch()
 
     with pytest.raises(QueryStartError, match=r"(?s)exit code 1.*is held by run of somebody else"):
         hook.wait_until_started(submitted, 30)
@@ -125,7 +127,8 @@ def test_a_client_that_hangs_leaves_no_process(
     with pytest.raises(QueryStartError, match="hung for 1 seconds"):
         hook.wait_until_started(submitted, 1)
 
-    assert of_session(submitted.process.pid) == []
+    # The child is the system's by then, and may be seen for a moment.
+    wait_for(lambda: of_session(submitted.process.pid) == [], 30, "the end of the child", 0.05)
     assert submitted.process.returncode == -signal.SIGTERM
 
 
@@ -161,6 +164,7 @@ def test_a_submission_that_fails(submitting: Submitting, spec: dict[str, Any]) -
 def test_an_application_that_does_not_come(submitting: Submitting, spec: dict[str, Any]) -> None:
     hook = submitting.does("echo accepted; exit 0", "cluster")
     submitted = hook.submit(hook.specification(spec))
+    assert submitted.process.wait(30) == 0
 
     with pytest.raises(QueryStartError, match=r"(?s)hung for 1 seconds.*accepted"):
         hook.wait_until_started(submitted, 1)
