@@ -7,6 +7,8 @@ real one.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +36,7 @@ from airflow_provider_continuous.triggers.supervise import (
     HealthyEpochsTrigger,
     QuerySupervisionTrigger,
 )
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.errors import CheckpointError
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -386,7 +389,8 @@ def test_the_last_attempt_that_takes_too_long_ends_what_it_has_started(
     conf: dict[str, str],
     ends: bool,
 ) -> None:
-    """By ``execution_timeout``, as Airflow does it, to whom the task still runs."""
+    """By ``execution_timeout``, as Airflow does it, to whom the task still runs. It is over once
+    the query is as far as it comes."""
     airflow_says("running")
     context["ti"].try_number = attempt
     task = StartContinuousQueryOperator(
@@ -397,9 +401,21 @@ def test_the_last_attempt_that_takes_too_long_ends_what_it_has_started(
         on_kill_action="drain",
     )
 
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+
+    def is_as_far_as_it_comes() -> bool:
+        if task._watched is None or conf.get("stand_in") == "hang":
+            return task._watched is not None
+        return checkpoint.status().state is QueryState.RUNNING
+
+    def is_over() -> None:
+        wait_until(is_as_far_as_it_comes, "the query", 120)
+        os.kill(os.getpid(), signal.SIGALRM)
+
     def run() -> None:
         try:
-            with timeout(5):
+            with timeout(150):
+                threading.Thread(target=is_over).start()
                 task.execute(context)
         except AirflowTaskTimeout:
             task.on_kill()
