@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from scripts.local_airflow.ports import free_ports
 from tests.waiting import wait_until
 
+__all__ = ["NoServerError", "Process", "free_ports"]
 STOP_S = 30.0
 LOG_SHOWN = 4_000
 
@@ -99,15 +100,3 @@ class Process:
 
     def resume(self) -> None:
         self._popen.send_signal(signal.SIGCONT)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
