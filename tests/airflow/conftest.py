@@ -25,6 +25,7 @@ from airflow_provider_continuous.deploy import submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.observing import listing  # noqa: E402
+from airflow_provider_continuous.operators.query import base  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 # Epochs as asset events need Airflow 3.3.
@@ -60,8 +61,10 @@ def context() -> Any:
 
 @pytest.fixture(autouse=True)
 def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks do not linger in the worker before they defer."""
+    """Tasks do not linger in the worker before they defer, but for a start, however long it takes:
+    what they wait for behind it is what is tested."""
     monkeypatch.setattr(deferral, "LINGER_S", 0.0)
+    monkeypatch.setattr(base, "START_LINGER_S", 120.0)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def store() -> AssetStore:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def watch(live: LiveCheckpoint, **arguments: Any) -> EpochEventTrigger:

@@ -38,7 +38,7 @@ Start = Callable[..., StartContinuousQueryOperator]
 @pytest.fixture
 def start(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Start:
     def make(**arguments: Any) -> StartContinuousQueryOperator:
-        given = {"task_id": "start", "deferrable": False, "poll_interval": 0.05, "timeout": 30}
+        given = {"task_id": "start", "deferrable": False, "poll_interval": 0.05, "timeout": 120}
         if "query" not in arguments:
             given["spec"] = spec
         return StartContinuousQueryOperator(**{**given, **arguments})

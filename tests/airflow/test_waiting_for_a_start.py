@@ -266,7 +266,7 @@ def test_what_is_replaced_is_awaited_without_a_worker(
 
     live.end(QueryState.STOPPED)
     spec["conf"] = {}
-    monkeypatch.setattr(base, "START_LINGER_S", 30.0)
+    monkeypatch.setattr(base, "START_LINGER_S", 120.0)
     started, method = deferred(lambda: make(**task).woken(context, waiting.wait()))
 
     assert (method, started.deadline) == ("execute_complete", waiting.deadline)

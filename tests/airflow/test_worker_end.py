@@ -138,6 +138,6 @@ def test_it_may_be_wanted(
 
     submitted = hook.submit(hook.specification(spec))
 
-    hook.wait_until_started(submitted, 30)
+    hook.wait_until_started(submitted, 120)
     submitted.process.terminate()
-    assert submitted.process.wait(30) == 0
+    assert submitted.process.wait(120) == 0
