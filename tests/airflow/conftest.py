@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ os.environ["CONTINUOUS_DEMO_DIR"] = f"{_HOME.name}/demo"  # where the example DA
 
 from airflow_provider_continuous import deferral  # noqa: E402
 from airflow_provider_continuous.compat import RELEASE  # noqa: E402
-from airflow_provider_continuous.deploy import submission  # noqa: E402
+from airflow_provider_continuous.deploy import processes, submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.observing import listing  # noqa: E402
@@ -65,6 +66,17 @@ def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     what they wait for behind it is what is tested."""
     monkeypatch.setattr(deferral, "LINGER_S", 0.0)
     monkeypatch.setattr(base, "START_LINGER_S", 120.0)
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """What a test that has failed leaves running would be in the way of others."""
+    before = set(processes._children)
+    yield
+    for pid, child in processes._children.items():
+        if pid not in before and child.poll() is None:
+            os.killpg(pid, signal.SIGKILL)  # each leads a session of its own
+            child.wait()
 
 
 @pytest.fixture
@@ -137,4 +149,5 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
     yield started
     for query in started:
         query.process.terminate()
+        query.process.send_signal(signal.SIGCONT)  # a test that has failed may have suspended it
         query.process.wait()

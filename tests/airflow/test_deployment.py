@@ -4,7 +4,6 @@ runs in them is ``stand_in.py`` instead of Spark."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,17 +39,6 @@ def waiting(spec: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Who comes later is another process, and has no children."""
-    before = dict(processes._children)
-    yield
-    for pid, child in processes._children.items():
-        if pid not in before:
-            child.kill()
-            child.wait()
 
 
 def notes(spec: dict[str, Any]) -> Notes:
