@@ -12,7 +12,7 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.triggers import telling
+from airflow_provider_continuous.triggers import history, telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
@@ -181,7 +181,10 @@ def test_epochs_that_retention_has_removed(live: LiveCheckpoint, store: AssetSto
     run(scenario)
 
 
-def test_rows_are_those_of_the_reports(live: LiveCheckpoint, store: AssetStore) -> None:
+def test_rows_are_those_of_the_reports(
+    live: LiveCheckpoint, store: AssetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "REPORT_WAIT_S", 60.0)
     live.commit(0, 1, 2)
     reports = [{"batchId": n, "sink": {"numOutputRows": 10 + n}} for n in range(3)]
     live.checkpoint.progress.write(reports)

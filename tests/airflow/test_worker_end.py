@@ -109,6 +109,7 @@ def test_what_systemctl_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     program.write_text('#!/bin/sh\necho MainPID=2\necho KillMode=control-group\necho "$@" >&2\n')
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr(worker_end, "_SYSTEMD_S", 120.0)
 
     assert worker_end._ask_systemd("airflow.service", True) == ("control-group", 2)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from scripts.local_airflow.rest import AirflowClient, wait_for
 
-RUN_S = 240.0
+RUN_S = 600.0
 
 
 class DagRun:
