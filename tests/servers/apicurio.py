@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.servers.jars import java, unpacked
 from tests.servers.jvm import QUICK
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 VERSION = "2.6.13.Final"
 READY_S = 90.0
@@ -44,19 +43,12 @@ class Apicurio:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = Process(self._command, self.folder / "registry.log")
-        self._process.await_ready(self._answers, READY_S)
+        self._process.await_ready(lambda: answers(f"{self.url}/subjects"), READY_S)
 
     def stop(self) -> None:
         """End it in order. Again is fine."""
         if self._process is not None:
             self._process.stop()
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=1) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
 
 
 @contextmanager

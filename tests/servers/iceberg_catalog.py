@@ -4,8 +4,6 @@ of SQLite where its tables are."""
 from __future__ import annotations
 
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ import pyspark
 
 from tests.servers.jars import jars, java
 from tests.servers.jvm import QUICK
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 VERSION = "1.11.0"
 JETTY = "12.1.5"
@@ -84,14 +82,7 @@ class IcebergCatalog:
                 "CATALOG_WAREHOUSE": (self._folder / "warehouse").as_uri(),
             },
         )
-        self._process.await_ready(self._answers, READY_S)
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/v1/config", timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError):
-            return False
+        self._process.await_ready(lambda: answers(f"{self.uri}/v1/config"), READY_S)
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from scripts.local_airflow.ports import free_ports
 from tests.waiting import wait_until
 
-__all__ = ["NoServerError", "Process", "free_ports"]
+__all__ = ["NoServerError", "Process", "answers", "free_ports"]
 STOP_S = 30.0
 LOG_SHOWN = 4_000
 
@@ -100,3 +101,15 @@ class Process:
 
     def resume(self) -> None:
         self._popen.send_signal(signal.SIGCONT)
+
+
+def answers(url: str, seconds: float = 5) -> bool:
+    """Whether a server of the web does; one that comes up may be silent at first.
+
+    :param seconds: it is waited for no longer.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

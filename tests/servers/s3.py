@@ -4,14 +4,13 @@ while they wait for an answer."""
 from __future__ import annotations
 
 import sys
-import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 READY_S = 60.0
 
@@ -35,11 +34,7 @@ class S3:
 
     def is_ready(self) -> bool:
         """Whether it answers."""
-        try:
-            with urllib.request.urlopen(self.endpoint, timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError):
-            return False
+        return answers(self.endpoint)
 
     def bucket(self) -> str:
         """The name of a new bucket."""

@@ -10,15 +10,13 @@ import json
 import os
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.servers.process import Process, free_ports
+from tests.servers.process import Process, answers, free_ports
 
 KEY = "Idempotency-Key"
 
@@ -47,18 +45,11 @@ class WebService:
         """And wait until it answers."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = Process(self._command, self._folder / "log", environment=environment)
-        self.process.await_ready(self._answers)
+        self.process.await_ready(lambda: answers(self.url))
 
     def rows(self) -> list[Any]:
         """All that it has taken, in that order."""
         return [row for taken in _lines(self._file) for row in taken["rows"]]
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(self.url, timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError):
-            return False
 
 
 @contextmanager
