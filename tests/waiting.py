@@ -11,7 +11,7 @@ T = TypeVar("T")
 _LOOK_S = 0.02
 
 
-def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 120) -> T:
     """Look until a condition returns something true; return that.
 
     :param what: names it in the error.

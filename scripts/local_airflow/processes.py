@@ -20,6 +20,7 @@ from types import TracebackType
 import psutil
 
 from airflow_provider_continuous.deploy.driver_log import tail
+from scripts.local_airflow.ports import free_ports
 from scripts.local_airflow.rest import AirflowClient, wait_for
 
 COMPONENTS = {
@@ -59,7 +60,7 @@ class AirflowProcesses:
         self.home = home.absolute()
         self.logs = self.home / "processes"
         self._dags_folder = dags_folder.absolute()
-        self._port = port or _free_port()
+        self._port = port or free_ports(1)[0]
         self._paused = paused
         self._extra = dict(environment or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -67,7 +68,7 @@ class AirflowProcesses:
         self.address = f"http://127.0.0.1:{self._port}"
         self.password = ""
 
-    def start(self, timeout_s: float = 180.0) -> AirflowClient:
+    def start(self, timeout_s: float = 600.0) -> AirflowClient:
         """Bring the database up to date, start the processes, wait until all are healthy.
 
         :return: a client that is logged in; the caller closes it.
@@ -229,12 +230,6 @@ class AirflowProcesses:
 def _write_private(path: Path, content: Mapping[str, str]) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end_family(parent: psutil.Process, grace_s: float) -> None:

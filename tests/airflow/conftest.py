@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,9 +22,11 @@ os.environ["CONTINUOUS_DEMO_DIR"] = f"{_HOME.name}/demo"  # where the example DA
 
 from airflow_provider_continuous import deferral  # noqa: E402
 from airflow_provider_continuous.compat import RELEASE  # noqa: E402
-from airflow_provider_continuous.deploy import submission  # noqa: E402
+from airflow_provider_continuous.deploy import processes, submission  # noqa: E402
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa: E402
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
+from airflow_provider_continuous.observing import listing  # noqa: E402
+from airflow_provider_continuous.operators.query import base  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
 # Epochs as asset events need Airflow 3.3.
@@ -58,8 +62,21 @@ def context() -> Any:
 
 @pytest.fixture(autouse=True)
 def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks do not linger in the worker before they defer."""
+    """Tasks do not linger in the worker before they defer, but for a start, however long it takes:
+    what they wait for behind it is what is tested."""
     monkeypatch.setattr(deferral, "LINGER_S", 0.0)
+    monkeypatch.setattr(base, "START_LINGER_S", 120.0)
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """What a test that has failed leaves running would be in the way of others."""
+    before = set(processes._children)
+    yield
+    for pid, child in processes._children.items():
+        if pid not in before and child.poll() is None:
+            os.killpg(pid, signal.SIGKILL)  # each leads a session of its own
+            child.wait()
 
 
 @pytest.fixture
@@ -100,6 +117,25 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of queries takes as long as it takes: nothing is left out of it for that."""
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 120.0)
+    for listed in (listing.QueryListing.below, listing.QueryListing.at):
+        monkeypatch.setattr(listed, "__defaults__", (120.0,))
+
+
+@pytest.fixture
+def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start takes as long as it takes: a task's timeout cuts short what comes behind it."""
+    started = ContinuousQueryHook.started_within
+    monkeypatch.setattr(
+        ContinuousQueryHook,
+        "started_within",
+        lambda hook, submitted, *_: started(hook, submitted, 120.0, math.inf),
+    )
+
+
+@pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[SubmittedQuery]]:
     """Every process that was started; none is left at the end."""
     started: list[SubmittedQuery] = []
@@ -113,4 +149,5 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
     yield started
     for query in started:
         query.process.terminate()
+        query.process.send_signal(signal.SIGCONT)  # a test that has failed may have suspended it
         query.process.wait()

@@ -24,7 +24,7 @@ class LiveCheckpoint:
 
     def hold(self, run_id: str = "run-1", state: QueryState = QueryState.RUNNING) -> None:
         """Take the lease and say in which state the run is."""
-        self.lease = Lease.acquire(self.checkpoint, run_id=run_id, heartbeat_interval_ms=60_000)
+        self.lease = Lease.acquire(self.checkpoint, run_id=run_id, heartbeat_interval_ms=600_000)
         self.lease.heartbeat(state=state)
 
     def commit(self, *epochs: int) -> None:

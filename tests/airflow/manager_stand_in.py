@@ -10,6 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from airflow_provider_continuous.deploy.managers import contract
+
 
 class StandIn(ThreadingHTTPServer):
     """Answers with what stands in ``answers`` by path; notes what is asked."""
@@ -51,8 +55,9 @@ def dumped(answer: Any) -> bytes:
 
 @contextmanager
 def standing_in() -> Iterator[StandIn]:
-    """One that answers while the context lasts."""
-    with StandIn() as server:
+    """One that answers while the context lasts, in however long."""
+    with StandIn() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract, "ANSWER_S", 120.0)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server

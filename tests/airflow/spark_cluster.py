@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -141,6 +142,17 @@ class SparkCluster:
         self._workers.remove(worker)
         worker.kill()
         worker.wait()
+
+    @contextmanager
+    def suspended_workers(self) -> Iterator[None]:
+        """Until the end of the block no worker starts an executor, or tells that one has ended."""
+        for worker in self._workers:
+            worker.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in self._workers:
+                worker.send_signal(signal.SIGCONT)
 
     def children(self) -> list[psutil.Process]:
         """Return the drivers and executors that run now. Spark's script that starts a worker may

@@ -17,7 +17,7 @@ def supervisor(spec: dict[str, Any], /, **arguments: Any) -> RunContinuousQueryO
         "task_id": "run",
         "spec": spec,
         "poll_interval": 0.05,
-        "timeout": 30,
+        "timeout": 120,
         "restart_delay": 0.0,
         "takeover_grace": 0.0,
     }

@@ -60,7 +60,8 @@ def test_an_application_that_is_uploaded_is_on_its_way(server: StandIn, tmp_path
         assert handle.driver_id == APPLICATION
         assert backend.status(handle).state is DriverState.STARTING
     finally:
-        os.kill(handle.pid or 0, signal.SIGKILL)
+        assert handle.pid is not None
+        os.kill(handle.pid, signal.SIGKILL)
         ended(handle)
     assert backend.status(handle).state is DriverState.ENDED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,9 @@ Path(sys.argv[2]).write_text(json.dumps([bag.import_errors, sorted(heavy), dags]
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory: pytest.TempPathFactory) -> Parsed:
     result = tmp_path_factory.mktemp("parsed") / "dags.json"
-    subprocess.run([sys.executable, "-c", _PARSE, str(DAGS), str(result)], check=True)
+    environment = {**os.environ, "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600"}
+    program = [sys.executable, "-c", _PARSE, str(DAGS), str(result)]
+    subprocess.run(program, check=True, env=environment)
     errors, heavy, dags = json.loads(result.read_text())
     return errors, heavy, dags
 

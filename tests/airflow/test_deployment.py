@@ -4,7 +4,6 @@ runs in them is ``stand_in.py`` instead of Spark."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,17 +41,6 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """Who comes later is another process, and has no children."""
-    before = dict(processes._children)
-    yield
-    for pid, child in processes._children.items():
-        if pid not in before:
-            child.kill()
-            child.wait()
-
-
 def notes(spec: dict[str, Any]) -> Notes:
     return Notes(open_storage(spec["checkpoint_location"]))
 
@@ -70,7 +58,7 @@ def dies(
     monkeypatch.setattr(processes, "child", lambda _: None)
     unknown = replace(submitted.handle, pid=None, started="")
     # The system shows the environment of a program a moment after it has started.
-    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
+    wait_for(lambda: processes.find(unknown).pid, 120, "the process to have its name", 0.01)
     return submitted
 
 
@@ -87,7 +75,7 @@ def test_what_a_dead_worker_has_started_is_waited_for(
     assert again.handle.pid == first.handle.pid
     assert notes(waiting).last() == replace(again.handle)
     gate.touch()
-    status = hook.wait_until_started(again, 30)
+    status = hook.wait_until_started(again, 120)
     assert status.pid == first.handle.pid
     found = notes(waiting).last()
     assert found is not None
@@ -105,7 +93,7 @@ def test_what_a_dead_worker_has_started_can_be_ended(
 
     processes._children[first.handle.pid or 0].poll()
     assert found.kill()
-    processes._children[first.handle.pid or 0].wait(30)
+    processes._children[first.handle.pid or 0].wait(120)
 
     assert found.look().state is DriverState.ENDED
     assert hook.on_its_way(waiting["checkpoint_location"]) is None
@@ -127,7 +115,7 @@ def test_a_worker_that_died_before_it_started_anything(
     started = hook.submit(hook.specification(spec))
 
     assert started.handle.number == 1
-    hook.wait_until_started(started, 30)
+    hook.wait_until_started(started, 120)
 
 
 def test_a_worker_that_is_about_to_start_it(
@@ -307,11 +295,11 @@ def test_the_process_is_known_by_its_name(
     started = hook.submit(hook.specification(waiting))
     unknown = replace(started.handle, pid=None, started="")
 
-    wait_for(lambda: processes.find(unknown).pid, 30, "the process to have its name", 0.01)
+    wait_for(lambda: processes.find(unknown).pid, 120, "the process to have its name", 0.01)
 
     assert processes.find(unknown) == started.handle
     gate.touch()
-    hook.wait_until_started(started, 30)
+    hook.wait_until_started(started, 120)
 
 
 def test_who_waits_for_somebody_elses_submission_does_not_end_it(

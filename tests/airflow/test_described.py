@@ -83,7 +83,7 @@ def test_another_environment_takes_over(
 ) -> None:
     def start(**arguments: Any) -> Any:
         given = {"task_id": "t", "spec": spec, "deferrable": False, "poll_interval": 0.05}
-        return StartContinuousQueryOperator(**{**given, "timeout": 30, **arguments})
+        return StartContinuousQueryOperator(**{**given, "timeout": 120, **arguments})
 
     first = start(environment={"LEVEL": "info"}).execute(context)
     again = start(environment={"LEVEL": "debug"}, on_changed="upgrade").execute(context)

@@ -32,7 +32,7 @@ Make = Callable[..., Any]
 def make(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Make:
     def made(operator: Any = StartContinuousQueryOperator, **arguments: Any) -> Any:
         given = {"task_id": "t", "spec": spec, "deferrable": False, "poll_interval": 0.05}
-        return operator(**{**given, "timeout": 30, **arguments})
+        return operator(**{**given, "timeout": 120, **arguments})
 
     return made
 

@@ -29,6 +29,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import Requests
 from engine.checkpoint.standing_by import OwnNote
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 
 class OutletEvents:
@@ -82,14 +83,19 @@ def test_it_asks_and_waits_in_the_triggerer(
 @pytest.mark.parametrize(("operator", "asks"), OPERATORS)
 def test_it_waits_here(live: LiveCheckpoint, context: Any, operator: Any, asks: str) -> None:
     live.hold()
-    timer = threading.Timer(0.3, live.end, [QueryState.STOPPED])
-    timer.start()
+
+    def ends() -> None:
+        wait_until(lambda: live.checkpoint.requests.pending("run-1") == asks, "the request", 120)
+        live.end(QueryState.STOPPED)
+
+    query = threading.Thread(target=ends)
+    query.start()
     task = operator(
         task_id="end", checkpoint_location=live.location, deferrable=False, poll_interval=0.05
     )
 
     assert task.execute(context)["state"] == "STOPPED"
-    timer.join()
+    query.join()
 
 
 def test_a_query_that_goes_on_as_another_run_was_not_drained(

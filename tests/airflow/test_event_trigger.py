@@ -12,7 +12,7 @@ from airflow.jobs.triggerer_job_runner import TriggerRunner
 
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.triggers import telling
+from airflow_provider_continuous.triggers import history, telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
@@ -67,7 +67,7 @@ def store() -> AssetStore:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def watch(live: LiveCheckpoint, **arguments: Any) -> EpochEventTrigger:
@@ -181,7 +181,10 @@ def test_epochs_that_retention_has_removed(live: LiveCheckpoint, store: AssetSto
     run(scenario)
 
 
-def test_rows_are_those_of_the_reports(live: LiveCheckpoint, store: AssetStore) -> None:
+def test_rows_are_those_of_the_reports(
+    live: LiveCheckpoint, store: AssetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "REPORT_WAIT_S", 60.0)
     live.commit(0, 1, 2)
     reports = [{"batchId": n, "sink": {"numOutputRows": 10 + n}} for n in range(3)]
     live.checkpoint.progress.write(reports)

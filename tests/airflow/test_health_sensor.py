@@ -28,7 +28,7 @@ Sensor = Callable[..., QueryHealthSensor]
 @pytest.fixture
 def sensor(live: LiveCheckpoint) -> Sensor:
     def make(**arguments: Any) -> QueryHealthSensor:
-        given = {"task_id": "healthy", "checkpoint_location": live.location, "timeout": 10}
+        given = {"task_id": "healthy", "checkpoint_location": live.location, "timeout": 600}
         return QueryHealthSensor(**{**given, **arguments})
 
     return make
@@ -129,7 +129,7 @@ def test_a_stalled_query(live: LiveCheckpoint, sensor: Sensor, context: Any) -> 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"stalled_after": 30}, "the last commit is 4[0-9] s ago"),
+        ({"stalled_after": 30}, "the last commit is [4-9][0-9] s ago"),
         ({"latency_max": 0.5}, r"records take 0.7 s \(p99\)"),
         ({"lag_max": 5}, "it is 6 behind its sources"),
     ],
@@ -151,7 +151,8 @@ def test_limits(
         limits = {**limits, "source": {"format": "tail", "options": {"path": str(folder)}}}
     live.hold()
     live.commit(0)
-    age(live, 0, 40)
+    if "stalled_after" in limits:
+        age(live, 0, 40)
     report(live, 700)
 
     with pytest.raises(AirflowFailException, match=why):
@@ -203,7 +204,7 @@ def test_how_long_it_was_unhealthy_outlives_a_reschedule(
     since = context["task_state_store"]["unhealthy_since_2"]
     context["task_state_store"]["unhealthy_since_2"] = since - 3600
 
-    with pytest.raises(AirflowFailException, match=r"for 3600 s: the query is STALLED"):
+    with pytest.raises(AirflowFailException, match=r"for 36\d\d s: the query is STALLED"):
         sensor(**wait).execute(context)
 
 

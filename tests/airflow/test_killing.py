@@ -399,7 +399,7 @@ def test_the_last_attempt_that_takes_too_long_ends_what_it_has_started(
 
     def run() -> None:
         try:
-            with timeout(5):
+            with timeout(10):
                 task.execute(context)
         except AirflowTaskTimeout:
             task.on_kill()

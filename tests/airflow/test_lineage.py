@@ -20,6 +20,7 @@ from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StartContinuousQueryOperator,
 )
+from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.fingerprint_file import write_fingerprint
@@ -142,6 +143,8 @@ def test_a_query_is_a_run_of_its_own(
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__NAMESPACE", "team")
     monkeypatch.setattr(publishing, "EVERY_S", 0.0)
+    # What is told is awaited: its first time imports OpenLineage, and takes as long as it takes.
+    monkeypatch.setattr(base, "TELLING_MAX_S", 120.0)
     run_id = str(uuid.uuid4())
     live.hold(run_id)
     live.commit(0)

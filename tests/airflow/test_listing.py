@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -14,15 +15,17 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_continuous.observing import listing
 from airflow_provider_continuous.observing.listing import QueryListing
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.roots import Root
 from bench.listing import write_queries
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 QUERIES = 1_000
-WAIT_S = 30
+WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +89,12 @@ def test_it_is_looked_again_when_the_moment_is_over(
     monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
     made, live = QueryListing(), LiveCheckpoint(tmp_path / "orders")
     live.hold()
-    assert made.below([Root(str(tmp_path))]).queries[live.location].status.epoch == -1
+    assert made.below([Root(str(tmp_path))], WAIT_S).queries[live.location].status.epoch == -1
     live.commit(0)
     if set_back_s:
         earlier_s = time.time() - set_back_s
         monkeypatch.setattr("time.time", lambda: earlier_s)
-    assert made.below([Root(str(tmp_path))]).queries[live.location].status.epoch == 0
+    assert made.below([Root(str(tmp_path))], WAIT_S).queries[live.location].status.epoch == 0
 
 
 def test_checkpoints_without_a_summary_are_found_in_folders_of_folders(tmp_path: Path) -> None:
@@ -118,6 +121,33 @@ def test_a_link_out_of_the_root_leads_nowhere(tmp_path: Path) -> None:
     assert QueryListing().below([Root(str(tmp_path / "shown"))], WAIT_S).queries == {}
 
 
+class _Answers(SimpleQueue[Any]):
+    """So many looks are waited for as long as they take; the deadline is that of the others."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self._left -= 1
+        return super().get(block, timeout if self._left < 0 else WAIT_S)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Tells how many looks of a search come back; the search has half a second for all others."""
+
+    def answer(count: int) -> None:
+        monkeypatch.setattr(listing, "LISTED_WITHIN_S", 0.5)
+        monkeypatch.setattr(listing, "SimpleQueue", lambda: _Answers(count))
+
+    return answer
+
+
+def all_have_come_back() -> None:
+    """A look that is late would be one more call of whatever test comes next."""
+    wait_until(lambda: not POOL.hanging(0), "the end of all looks", WAIT_S)
+
+
 @pytest.fixture
 def hung(tmp_path: Path) -> Iterator[Path]:
     """A lease that hangs whoever opens it."""
@@ -127,27 +157,29 @@ def hung(tmp_path: Path) -> Iterator[Path]:
     yield control.parent
     fifo = (control / "lease").rename(control / "fifo")
     os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))
+    all_have_come_back()
 
 
 def test_one_that_hangs_or_is_broken_is_an_error_of_its_own(
-    tmp_path: Path, hung: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hung: Path, answering: Callable[[int], None]
 ) -> None:
     write_queries(tmp_path, 3)
     broken = LiveCheckpoint(tmp_path / "broken")
     broken.commit(0)
     Path(broken.location, "metadata").write_text("no JSON")
-    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 1.0)
+    answering(5)  # the root's, that of the broken one, and three
     found = QueryListing().below([Root(str(tmp_path))], WAIT_S)
     assert len(found.queries) == 3
     assert found.errors.keys() == {str(hung), broken.location}
     assert found.errors[str(hung)] == "It has not answered in time."
     assert "is not the metadata of a query" in found.errors[broken.location]
+    answering(2)
     shown = QueryListing().at([f"{tmp_path}/query-0001", str(hung), f"{tmp_path}/none"], WAIT_S)
     assert (list(shown.queries), list(shown.errors)) == ([f"{tmp_path}/query-0001"], [str(hung)])
 
 
 def test_what_does_not_answer_is_shown_as_it_was_seen_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answering: Callable[[int], None]
 ) -> None:
     write_queries(tmp_path, 2)
     made, answer = QueryListing(), threading.Event()
@@ -162,11 +194,12 @@ def test_what_does_not_answer_is_shown_as_it_was_seen_last(
         return whole(checkpoint)
 
     monkeypatch.setattr(Checkpoint, "glance", hangs)
-    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 0.5)
+    answering(2)  # the root's, and that of the other query
     try:
-        again = made.below([Root(str(tmp_path))])
+        again = made.below([Root(str(tmp_path))], WAIT_S)
     finally:
         answer.set()
+        all_have_come_back()
     late = f"{tmp_path}/query-0001"
     assert again.queries.keys() == first.queries.keys()
     assert again.queries[late] is first.queries[late]

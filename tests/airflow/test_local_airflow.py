@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.local_airflow.ports import free_ports
 from scripts.local_airflow.processes import AirflowProcesses, StandaloneError
 
 
@@ -26,6 +27,17 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
         with pytest.raises(StandaloneError, match=r"Port \d+ is taken"):
             airflow.start()
+
+
+def test_a_port_is_none_that_others_are_given_before_its_server_comes() -> None:
+    """Nor while it is restarted: whoever connects somewhere gets one of the system's."""
+    others = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not others.exists():
+        pytest.skip(f"no {others} here")
+    ports = [*free_ports(20), *free_ports(20)]
+
+    assert len(set(ports)) == 40, "nor are there two servers at one"
+    assert max(ports) < int(others.read_text().split()[0])
 
 
 def test_keys_are_private_and_kept(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_sensors_triggers_and_notifiers_take_the_same_names(
     lease = Lease.acquire(Checkpoint(str(tmp_path / "orders")), run_id="run-a")
     lease.release(QueryState.STOPPED)
 
-    trigger = QueryEndedTrigger("lake:orders", "run-a", deadline=time.time() + 30)
+    trigger = QueryEndedTrigger("lake:orders", "run-a", deadline=time.time() + 120)
     assert trigger.wait()["run_id"] == "run-a"
     sensor = EpochCommittedSensor(task_id="wait", checkpoint_location="lake:orders", epoch=1)
     assert sensor.make_trigger(context).own_hook.location.url == str(tmp_path / "orders")

@@ -15,7 +15,7 @@ from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import LookPool, StorageHangsError
 from tests.waiting import wait_until
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 class Mounts:
@@ -64,13 +64,17 @@ def test_seven_of_eight_mounts_hang_and_the_eighth_answers(
 
     assert answers == ["here"] * 100
     assert looking() - before <= threads_max
-    assert sum(pool.hanging(0).values()) == mounts.hanging < threads_max
+    # A thread is counted a moment before it looks.
+    wait_until(lambda: sum(pool.hanging(0).values()) == mounts.hanging, "they all hang", WAIT_S)
+    assert mounts.hanging < threads_max
 
 
 def test_a_deadline_holds_and_the_error_names_the_place(mounts: Mounts) -> None:
     pool = LookPool()
+    pool.submit("/mnt/1", mounts.hang, key="orders")
+    wait_until(lambda: mounts.hanging == 1, "it is under way", WAIT_S)
     with pytest.raises(StorageHangsError, match=r"/mnt/1 has not answered for 0\.01 s: 1 looks"):
-        pool.within("/mnt/1", mounts.hang, 0.01)
+        pool.within("/mnt/1", mounts.hang, 0.01, key="orders")
     assert pool.hanging(0) == {"/mnt/1": 1}
 
 
@@ -159,7 +163,11 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert POOL.within("/", lambda: 1, WAIT_S) == 1
     child = os.fork()
     if not child:
-        os._exit(POOL.within("/", lambda: 7, WAIT_S))
+        code = 1
+        try:
+            code = POOL.within("/", lambda: 7, WAIT_S)
+        finally:
+            os._exit(code)  # also when it has no thread: the child must not go on with the tests
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 

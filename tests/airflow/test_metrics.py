@@ -13,6 +13,7 @@ from airflow_provider_continuous.compat import RELEASE, AirflowException, Airflo
 from airflow_provider_continuous.observing import metrics, publishing
 from airflow_provider_continuous.observing.metrics import stats
 from airflow_provider_continuous.operators.checkpoint import PublishMetricsOperator
+from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -30,9 +31,12 @@ class Gauges(dict[str, float]):
 
 @pytest.fixture
 def gauges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gauges]:
-    """Metrics are switched on, and nobody has been looked at yet."""
+    """Metrics are switched on, and nobody has been looked at yet. Who looks waits until they are
+    told, and nobody is told of twice."""
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
     monkeypatch.setattr(publishing, "_last_s", {})
+    monkeypatch.setattr(publishing, "EVERY_S", 3600.0)
+    monkeypatch.setattr(base, "TELLING_MAX_S", 120.0)
     kept = Gauges()
     if RELEASE < (3, 3):
         monkeypatch.setattr(metrics, "stats", kept)

@@ -29,7 +29,7 @@ Sensor = Callable[..., OffsetsCommittedSensor]
 @pytest.fixture
 def sensor(live: LiveCheckpoint) -> Sensor:
     def make(**arguments: Any) -> OffsetsCommittedSensor:
-        given = {"task_id": "wait", "checkpoint_location": live.location, "timeout": 10}
+        given = {"task_id": "wait", "checkpoint_location": live.location, "timeout": 600}
         return OffsetsCommittedSensor(**{**given, **arguments})
 
     return make

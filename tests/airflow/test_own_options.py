@@ -67,7 +67,7 @@ def test_a_cluster_is_told_the_submissions_name(
     hook = ContinuousQueryHook(spark_submit={"conf": {"spark.yarn.tags": "mine"}})
 
     submitted = hook.submit(hook.specification(spec))
-    assert submitted.process.wait(30) == 1
+    assert submitted.process.wait(120) == 1
 
     assert submitted.handle.backend == "yarn"
     assert f"--conf spark.yarn.tags=mine,{submitted.handle.name}" in told.read_text()
@@ -117,4 +117,4 @@ def test_a_submission_to_another_cluster_is_not_asked_for(
     assert found is not None
     assert found.look().detail == "submitted to yarn, where the connection does not lead"
     assert not found.kill()
-    first.process.wait(30)
+    first.process.wait(120)

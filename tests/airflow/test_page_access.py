@@ -18,6 +18,7 @@ from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
+pytestmark = pytest.mark.usefixtures("patient_lists")
 WAIT_S = 30
 HEADER = {"X-Continuous-Action": "1"}
 

@@ -36,11 +36,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def guarded() -> None:
-        await asyncio.wait_for(scenario(), 30)
+        await asyncio.wait_for(scenario(), 120)
         while pollers():  # whoever waited is gone, so the pollers go as well
             await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(guarded(), 40))
+    asyncio.run(asyncio.wait_for(guarded(), 150))
 
 
 def pollers() -> dict[Any, Any]:

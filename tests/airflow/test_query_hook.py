@@ -138,7 +138,7 @@ def running(
 ) -> Iterator[tuple[SubmittedQuery, ContinuousQueryHook]]:
     submitted = hook.submit(hook.specification(spec))
     try:
-        hook.wait_until_started(submitted, 30)
+        hook.wait_until_started(submitted, 120)
         yield submitted, hook
     finally:
         submitted.process.terminate()
@@ -169,7 +169,7 @@ def test_its_environment_has_nothing_of_airflow(
     monkeypatch.setenv("AIRFLOW_CONN_BANK", "hush")
     monkeypatch.setenv("ORDERS_TOKEN", "for the query")
     submitted = hook.submit(hook.specification(spec))
-    hook.wait_until_started(submitted, 30)
+    hook.wait_until_started(submitted, 120)
     submitted.process.terminate()
     submitted.process.wait()
 
@@ -196,7 +196,7 @@ def test_its_environment_has_what_connections_say(
         "PLACE": "under the stairs",
     }
     submitted = hook.submit(hook.specification(spec))
-    hook.wait_until_started(submitted, 30)
+    hook.wait_until_started(submitted, 120)
     submitted.process.terminate()
     submitted.process.wait()
     for name in ("REGION", "BANK_KEY", "PLACE"):
@@ -240,7 +240,7 @@ def test_its_first_lines_are_in_the_log_of_the_task(
     submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "die"}}))
 
     with pytest.raises(QueryStartError):
-        hook.wait_until_started(submitted, 30)
+        hook.wait_until_started(submitted, 120)
 
     assert "out of memory" in "".join(capfd.readouterr())
 
@@ -264,7 +264,7 @@ def test_asking_a_query_to_end(
 
     getattr(hook, ask)(location, by="a test")
 
-    submitted.process.wait(30)
+    submitted.process.wait(120)
     assert hook.status(location).state is QueryState.STOPPED
     assert hook.find(location) is None
 
@@ -278,7 +278,7 @@ def test_a_second_start_has_another_run(
     first.process.wait()
 
     second = hook.submit(hook.specification(spec))
-    status = hook.wait_until_started(second, 30)
+    status = hook.wait_until_started(second, 120)
     second.process.terminate()
     second.process.wait()
 
@@ -294,14 +294,14 @@ def test_two_at_once(
     second = hook.submit(hook.specification(spec))
 
     with pytest.raises(QueryStartError, match=r"(?s)exit code 1.*is held by run"):
-        hook.wait_until_started(second, 30)
+        hook.wait_until_started(second, 120)
 
 
 def test_a_process_that_dies_early(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:
     submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "die"}}))
 
     with pytest.raises(QueryStartError, match=r"(?s)ended with exit code 1.*out of memory"):
-        hook.wait_until_started(submitted, 30)
+        hook.wait_until_started(submitted, 120)
 
     assert not submitted.spec_path.exists()
     assert QueryStartError.retryable
@@ -311,7 +311,7 @@ def test_a_machine_that_cannot_run_it(hook: ContinuousQueryHook, spec: dict[str,
     submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "wrong"}}))
 
     with pytest.raises(ConfigError, match=r"(?s)ended with exit code 2.*no Java found"):
-        hook.wait_until_started(submitted, 30)
+        hook.wait_until_started(submitted, 120)
 
 
 def test_a_process_that_hangs(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:

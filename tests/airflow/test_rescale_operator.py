@@ -24,7 +24,7 @@ def rescaling(live: LiveCheckpoint, reducers: Any = 4) -> RescaleContinuousQuery
         task_id="rescale",
         checkpoint_location=live.location,
         reducers=reducers,
-        timeout=10,
+        timeout=600,
         poll_interval=0.05,
     )
 

@@ -26,7 +26,7 @@ Restart = Callable[..., RestartContinuousQueryOperator]
 def restart(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Restart:
     def make(**arguments: Any) -> RestartContinuousQueryOperator:
         given = {"task_id": "restart", "spec": spec, "deferrable": False, "poll_interval": 0.05}
-        return RestartContinuousQueryOperator(**{**given, "timeout": 30, **arguments})
+        return RestartContinuousQueryOperator(**{**given, "timeout": 120, **arguments})
 
     return make
 

@@ -18,6 +18,8 @@ from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
+pytestmark = pytest.mark.usefixtures("patient_lists")
+
 
 @pytest.mark.parametrize(
     ("root", "inside"),
@@ -201,6 +203,7 @@ def test_a_query_that_cannot_be_read_any_more_is_one_row(
     live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", 60.0)
     live.commit(0, 1)
     owners = [owner(live.location)]
     (seen,) = rows_of(all_queries([], owners))

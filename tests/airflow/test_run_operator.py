@@ -267,14 +267,19 @@ def test_a_query_that_fails_while_it_drains_at_the_end(
     live = LiveCheckpoint(spec["checkpoint_location"])
     live.hold()
     live.commit(0)
-    timer = threading.Timer(0.3, live.end, [QueryState.FAILED, "the sink is full"])
-    timer.start()
+
+    def drains() -> None:
+        wait_until(lambda: live.checkpoint.requests.pending("run-1") == "drain", "the request", 120)
+        live.end(QueryState.FAILED, "the sink is full")
+
+    query = threading.Thread(target=drains)
+    query.start()
 
     with pytest.raises(QueryEndedError, match="came to its end, and is FAILED at epoch 0: the"):
         supervise(until_epoch=0).execute(context)
 
+    query.join()
     assert live.checkpoint.requests.pending("run-1") == "drain"
-    timer.join()
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_it_stays_in_a_worker_as_well(
     assert (result["reason"], result["state"], result["restarts"]) == ("epoch", "STOPPED", 0)
     assert len(submitted) == 1
     for each in standbys:
-        assert each.process.wait(30) is not None
+        assert each.process.wait(120) is not None
     assert standing_by(checkpoint.storage) == []
 
 
@@ -255,7 +255,7 @@ def test_who_ends_the_query_ends_its_standby(
         task_id="end", checkpoint_location=checkpoint.url, deferrable=False, poll_interval=0.05
     ).execute(context)
 
-    assert standbys[0].process.wait(30) == 0
+    assert standbys[0].process.wait(120) == 0
     assert checkpoint.status().run_id == handle_run(submitted[0])
     assert standing_by(checkpoint.storage) == []
 
@@ -278,7 +278,7 @@ def test_the_end_of_the_task(
     if at_end == "detach":
         assert one_waits(checkpoint).pid == standbys[0].process.pid
         return
-    assert standbys[0].process.wait(30) is not None
+    assert standbys[0].process.wait(120) is not None
     assert checkpoint.status().state is QueryState.STOPPED
 
 
@@ -292,10 +292,10 @@ def test_a_query_that_drains_while_its_standby_comes_is_not_begun_again(
     deferred(supervise(), context)
     os.kill(standbys[0].process.pid, signal.SIGSTOP)
     checkpoint.requests.ask("drain", by="a test")
-    submitted[0].process.wait(30)
+    submitted[0].process.wait(120)
     os.kill(standbys[0].process.pid, signal.SIGCONT)
 
-    assert standbys[0].process.wait(30) == 0
+    assert standbys[0].process.wait(120) == 0
     assert checkpoint.status().run_id == submitted[0].handle.run_id
 
 
@@ -325,9 +325,9 @@ def test_a_killed_task_ends_both(
     assert QueryOfTask("drain", hook, str(trigger.run_id), task, trigger.log).end()
 
     os.kill(standbys[0].process.pid, signal.SIGCONT)
-    assert standbys[0].process.wait(30) == 0
+    assert standbys[0].process.wait(120) == 0
     if moment == "it runs":
-        submitted[0].process.wait(30)
+        submitted[0].process.wait(120)
     assert not checkpoint.status().state.is_active
 
 

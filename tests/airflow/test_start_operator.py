@@ -30,6 +30,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 Start = Callable[..., StartContinuousQueryOperator]
 
@@ -37,7 +38,7 @@ Start = Callable[..., StartContinuousQueryOperator]
 @pytest.fixture
 def start(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Start:
     def make(**arguments: Any) -> StartContinuousQueryOperator:
-        given = {"task_id": "start", "deferrable": False, "poll_interval": 0.05, "timeout": 30}
+        given = {"task_id": "start", "deferrable": False, "poll_interval": 0.05, "timeout": 120}
         if "query" not in arguments:
             given["spec"] = spec
         return StartContinuousQueryOperator(**{**given, **arguments})
@@ -245,6 +246,7 @@ def test_a_retry_starts_a_query_that_has_failed_again(
     assert len(submitted) == 2
 
 
+@pytest.mark.usefixtures("patient_start")
 @pytest.mark.parametrize("action", ["drain", "stop", "detach"])
 @pytest.mark.parametrize("attempt", ["retried", "last"])
 def test_a_start_that_fails_late_ends_what_it_has_started(
@@ -257,7 +259,7 @@ def test_a_start_that_fails_late_ends_what_it_has_started(
 ) -> None:
     spec["conf"] = {"stand_in": "stuck"}
     context["ti"].try_number = 3 if attempt == "last" else 1
-    task = start(wait_for=3, timeout=3, on_kill_action=action)
+    task = start(wait_for=3, timeout=0.1, on_kill_action=action)
     if attempt == "retried":
         said = "goes on: a retry adopts it"
     elif action == "detach":
@@ -270,8 +272,9 @@ def test_a_start_that_fails_late_ends_what_it_has_started(
 
     if "asked" in said:
         assert submitted[0].process.wait() == 0
-    else:
-        assert Checkpoint(spec["checkpoint_location"]).status().state is QueryState.RUNNING
+        return
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+    wait_until(lambda: checkpoint.status().state is QueryState.RUNNING, "it goes on")
 
 
 def test_a_start_that_fails_late_leaves_what_it_has_adopted(

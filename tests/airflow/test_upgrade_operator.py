@@ -34,7 +34,7 @@ def upgrade(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Upgrade:
             "rollback_spec": spec,
             "deferrable": False,
             "poll_interval": 0.05,
-            "timeout": 30,
+            "timeout": 120,
         }
         return UpgradeContinuousQueryOperator(**{**given, **arguments})
 

@@ -26,6 +26,7 @@ from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.waiting import wait_until
 
 In = Callable[[str], Any]
 ENDS = [(DrainContinuousQueryOperator, "drain"), (StopContinuousQueryOperator, "stop")]
@@ -60,7 +61,7 @@ def of(context: Any) -> In:
 def start(submitted: list[SubmittedQuery], spec: dict[str, Any]) -> Callable[..., Any]:
     def made(operator: Any = StartContinuousQueryOperator, **arguments: Any) -> Any:
         given = {"task_id": "t", "spec": spec, "deferrable": False, "poll_interval": 0.05}
-        return operator(**{**given, "timeout": 30, **arguments})
+        return operator(**{**given, "timeout": 120, **arguments})
 
     return made
 
@@ -198,6 +199,7 @@ def test_nor_is_a_start_that_fails_late(
         start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
 
 
+@pytest.mark.usefixtures("patient_start")
 def test_who_has_waited_for_the_start_of_others_has_not_started_it(
     start: Any, spec: dict[str, Any], over: set[str], of: In, tmp_path: Path
 ) -> None:
@@ -211,10 +213,10 @@ def test_who_has_waited_for_the_start_of_others_has_not_started_it(
     context["ti"].try_number = 3
 
     with pytest.raises(WaitTimeoutError) as caught:
-        start(wait_for=100, timeout=3, on_kill_action="drain").execute(context)
+        start(wait_for=100, timeout=0.1, on_kill_action="drain").execute(context)
 
     assert "this task has started" not in str(caught.value)
-    assert state(spec) is QueryState.RUNNING
+    wait_until(lambda: state(spec) is QueryState.RUNNING, "it goes on")
 
 
 def test_nor_a_killed_task(

@@ -33,7 +33,7 @@ def sensor(live: LiveCheckpoint) -> Sensor:
             "task_id": "wait",
             "checkpoint_location": live.location,
             "at": MIDNIGHT.isoformat(),
-            "timeout": 10,
+            "timeout": 600,
         }
         return WatermarkSensor(**{**given, **arguments})
 

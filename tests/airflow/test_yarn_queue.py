@@ -66,7 +66,7 @@ def test_a_queued_application_is_submitted_once(submissions: Path, spec: dict[st
     hook = ContinuousQueryHook()
     for _ in range(3):
         attempt = hook.submit(hook.specification(spec), "a_dag.start, a_run")
-        wait_for(lambda attempt=attempt: accepted(attempt), 30, "the application", 0.05)
+        wait_for(lambda attempt=attempt: accepted(attempt), 120, "the application", 0.05)
 
     assert attempt.handle.driver_id == APPLICATION
     assert len(submissions.read_text().splitlines()) == 1
@@ -77,7 +77,7 @@ def test_a_start_that_is_too_late_takes_it_back(
 ) -> None:
     hook = ContinuousQueryHook()
     submitted = hook.submit(hook.specification(spec))
-    wait_for(lambda: accepted(submitted), 30, "the application", 0.05)
+    wait_for(lambda: accepted(submitted), 120, "the application", 0.05)
 
     with pytest.raises(QueryStartError, match=r"hung for 0 seconds .*ACCEPTED"):
         hook.wait_until_started(submitted, 0)
@@ -100,7 +100,7 @@ def test_it_is_killed_with_its_task(
     task = StartContinuousQueryOperator(task_id="start", spec=spec, on_kill_action="stop")
 
     def marked(hook: ContinuousQueryHook, submitted: SubmittedQuery, *_: float) -> Any:
-        wait_for(lambda: accepted(submitted), 30, "the application", 0.05)
+        wait_for(lambda: accepted(submitted), 120, "the application", 0.05)
         task.on_kill()
         raise KeyboardInterrupt
 

@@ -17,7 +17,7 @@ from tests.airflow_faults.query import AFTER_GATE, Query
 from tests.airflow_faults.result import Outcome
 from tests.airflow_faults.world import Run, World
 
-_SETTLE_S = 30.0
+_SETTLE_S = 180.0
 
 
 class Case:

@@ -124,7 +124,7 @@ class Query:
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        wait_for(lambda: not self.processes(), 30, "the query's processes to end")
+        wait_for(lambda: not self.processes(), 120, "the query's processes to end")
 
 
 def started_by(process: psutil.Process) -> psutil.Process:

@@ -77,7 +77,7 @@ def test_a_second_process_is_a_duplicate(
     start("first")
     case.query.wait_until_running()
     start("second", "hang")
-    wait_for(lambda: len(case.query.processes()) == 2, 30, "the second process")
+    wait_for(lambda: len(case.query.processes()) == 2, 120, "the second process")
 
     case.settle(queries=1)
 
@@ -106,6 +106,8 @@ def test_a_process_that_nobody_answers_for_is_an_orphan(
         stdin=subprocess.PIPE,
         env=case.world.processes.environment(),
     )
+    # The system shows the environment of a program a moment after it has started.
+    wait_for(lambda: case.world.strangers(set()), 120, "the process")
 
     case.settle(queries=0)
 

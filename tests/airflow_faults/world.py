@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ _MARK = "AIRFLOW_FAULTS_FOLDER"
 HEARTBEAT_S = 10
 """A triggerer that is silent for so long loses its triggers to another one (Airflow: 30)."""
 _SETTINGS = {
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
+    # Nobody changes them; one that took too long would not be read again in time.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": str(HEARTBEAT_S),
     # How soon the tasks of a lost scheduler, and of a lost worker, are seen to be lost.
@@ -66,7 +69,8 @@ class World:
                 yield self
         finally:
             for process in self._marked():
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # it may end at any moment
+                    process.kill()
 
     def run(self, dag_id: str, params: dict[str, str]) -> Run:
         """Start a DAG run."""

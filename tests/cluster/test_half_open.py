@@ -13,7 +13,7 @@ from tests.faults.l2_server import environment
 from tests.servers.process import Process
 from tests.waiting import wait_until
 
-SILENCE_S = 3
+SILENCE_S = 10
 WAIT_S = 90.0
 """Far less than the quarter of an hour for which Linux sends again what is not acknowledged."""
 

@@ -43,15 +43,12 @@ class Apicurio:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = Process(self._command, self.folder / "registry.log")
-        self._process.await_ready(self._answers, READY_S)
+        self._process.await_ready(lambda: answers(f"{self.url}/subjects"), READY_S)
 
     def stop(self) -> None:
         """End it in order. Again is fine."""
         if self._process is not None:
             self._process.stop()
-
-    def _answers(self) -> bool:
-        return answers(f"{self.url}/subjects")
 
 
 @contextmanager

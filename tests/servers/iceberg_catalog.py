@@ -82,10 +82,7 @@ class IcebergCatalog:
                 "CATALOG_WAREHOUSE": (self._folder / "warehouse").as_uri(),
             },
         )
-        self._process.await_ready(self._answers, READY_S)
-
-    def _answers(self) -> bool:
-        return answers(f"{self.uri}/v1/config")
+        self._process.await_ready(lambda: answers(f"{self.uri}/v1/config"), READY_S)
 
 
 @contextmanager

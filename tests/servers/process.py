@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from itertools import chain
 from pathlib import Path
 
+from scripts.local_airflow.ports import free_ports
 from tests.waiting import wait_until
 
+__all__ = ["NoServerError", "Process", "answers", "free_ports"]
 STOP_S = 30.0
 LOG_SHOWN = 4_000
-_PORT_MIN = 10_000
-_SYSTEMS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_held: list[socket.socket] = []
-"""Whose names say which ports are this process's, as long as it lives."""
 
 
 class NoServerError(Exception):
@@ -108,36 +103,13 @@ class Process:
         self._popen.send_signal(signal.SIGCONT)
 
 
-def answers(url: str, timeout_s: float = 5) -> bool:
-    """Whether a web server does by now, and not with an error."""
+def answers(url: str, seconds: float = 5) -> bool:
+    """Whether a server of the web does; one that comes up may be silent at first.
+
+    :param seconds: it is waited for no longer.
+    """
     try:
-        with urllib.request.urlopen(url, timeout=timeout_s):
-            return True
-    except OSError:  # one that has taken the request, and says nothing in time, too
-        return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, and that are this process's until it ends: no other
-    process of the tests gets them, and the system gives them to no connection. So a server may
-    begin late, or end and begin again; and who tries a port in vain is not connected to itself."""
-    low, high = map(int, _SYSTEMS_PORTS.read_text().split())
-    assert low > _PORT_MIN, f"connections have the ports {low} to {high}: none is left for servers"
-    begin = _PORT_MIN + os.getpid() * 101 % (low - _PORT_MIN)
-    ports = filter(_take, chain(range(begin, low), range(_PORT_MIN, begin)))
-    return [next(ports) for _ in range(count)]
-
-
-def _take(port: int) -> bool:
-    """Hold a port, if it is free."""
-    holder = socket.socket(socket.AF_UNIX)
-    try:
-        holder.bind(f"\0tests of continuous queries, port {port}")  # gone with its last process
-        with closing(socket.socket()) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
+            return bool(answer.status == 200)
     except OSError:
-        holder.close()
         return False
-    _held.append(holder)
-    return True

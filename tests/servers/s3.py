@@ -4,7 +4,6 @@ while they wait for an answer."""
 from __future__ import annotations
 
 import sys
-import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator

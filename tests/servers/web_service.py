@@ -45,14 +45,11 @@ class WebService:
         """And wait until it answers."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = Process(self._command, self._folder / "log", environment=environment)
-        self.process.await_ready(self._answers)
+        self.process.await_ready(lambda: answers(self.url))
 
     def rows(self) -> list[Any]:
         """All that it has taken, in that order."""
         return [row for taken in _lines(self._file) for row in taken["rows"]]
-
-    def _answers(self) -> bool:
-        return answers(self.url)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from tests.servers import __main__ as program
 from tests.servers.offered import SERVERS, MissingError, Shown
+from tests.servers.process import answers
 
 TRY = re.compile(r"    a Delta table:\n +(.*)\n")
 LEFT = "Ctrl-C ends them all"
@@ -45,6 +47,11 @@ def test_a_server_is_shown_can_be_tried_and_ends(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert rest == "Ending.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_takes_a_call_and_is_silent_is_not_ready() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert not answers(f"http://127.0.0.1:{silent.getsockname()[1]}", 0.2)
 
 
 def test_what_is_not_there_is_said(

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from tests.servers import process
+from scripts.local_airflow import ports
 from tests.servers.process import answers, free_ports
 
 OTHER = "from tests.servers.process import free_ports; print(*free_ports(300)); input()"
@@ -42,7 +42,7 @@ def test_a_port_is_of_one_process_until_it_ends_and_of_no_connection() -> None:
 
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not process._take(server.getsockname()[1])
+        assert not ports._take(server.getsockname()[1])
 
 
 def test_a_server_that_takes_its_time_does_not_answer_yet() -> None:

@@ -21,17 +21,17 @@ from airflow_provider_continuous.operators.query import (
 submission.ENGINE = (sys.executable, str(Path(__file__).parents[1] / "stand_in.py"))
 
 with scenario("run"):
-    RunContinuousQueryOperator(task_id="run", spec=SPEC, timeout=120, restart_delay=1)
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, timeout=240, restart_delay=1)
 
 with scenario("run_attended"):
-    RunContinuousQueryOperator(task_id="run", spec=SPEC, timeout=120, deferrable=False)
+    RunContinuousQueryOperator(task_id="run", spec=SPEC, timeout=240, deferrable=False)
 
 with scenario("start_stand_in"):
     StartContinuousQueryOperator(task_id="start", spec=SPEC, wait_for="{{ params.epoch }}")
 
 with scenario("run_until_epoch"):
     RunContinuousQueryOperator(
-        task_id="run", spec=SPEC, timeout=120, until_epoch="{{ params.epoch }}"
+        task_id="run", spec=SPEC, timeout=240, until_epoch="{{ params.epoch }}"
     )
 
 with scenario("upgrade"):
@@ -40,7 +40,7 @@ with scenario("upgrade"):
         spec={**SPEC, "sql": "SELECT value + 1 AS value FROM source"},
         rollback_spec=SPEC,
         watch_epochs=2,
-        timeout=120,
+        timeout=240,
     )
 
 with scenario("upgrade_that_is_refused"):
@@ -48,10 +48,10 @@ with scenario("upgrade_that_is_refused"):
         task_id="upgrade",
         spec={**SPEC, "conf": {"stand_in": "refused"}},
         rollback_spec=SPEC,
-        timeout=120,
+        timeout=240,
     )
 
 with scenario("restart"):
     RestartContinuousQueryOperator(
-        task_id="restart", spec=SPEC, from_epoch="{{ params.epoch }}", timeout=120
+        task_id="restart", spec=SPEC, from_epoch="{{ params.epoch }}", timeout=240
     )

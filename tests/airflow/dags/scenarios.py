@@ -18,7 +18,7 @@ from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 def sensor(name: str, **arguments: Any) -> None:
     with scenario(name):
         EpochCommittedSensor(
-            task_id="wait", checkpoint_location=CHECKPOINT, timeout=90, **arguments
+            task_id="wait", checkpoint_location=CHECKPOINT, timeout=240, **arguments
         )
 
 
@@ -27,12 +27,12 @@ sensor("wait_rescheduled", epochs_from_now=2, mode="reschedule", poke_interval=6
 
 with scenario("start"):
     StartContinuousQueryOperator(
-        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=120
+        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=240
     )
 
 with scenario("start_attended"):
     StartContinuousQueryOperator(
-        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=120, deferrable=False
+        task_id="start", spec=SPEC, wait_for="{{ params.epoch }}", timeout=240, deferrable=False
     )
 
 with scenario("start_decorated"):
@@ -41,7 +41,7 @@ with scenario("start_decorated"):
         checkpoint_location=CHECKPOINT,
         settings={"conf": SPEC["conf"]},
         wait_for="{{ params.epoch }}",
-        timeout=120,
+        timeout=240,
     )
     def decorated(spark, rows_per_second):  # type: ignore[no-untyped-def]
         from engine import write_stream
@@ -55,12 +55,12 @@ with scenario("start_query_that_fails"):
     StartContinuousQueryOperator(
         task_id="start",
         spec={**SPEC, "sql": "SELECT no_such_column FROM source"},
-        timeout=120,
+        timeout=240,
         retries=0,
     )
 
 with scenario("drain"):
-    DrainContinuousQueryOperator(task_id="drain", checkpoint_location=CHECKPOINT, timeout=60)
+    DrainContinuousQueryOperator(task_id="drain", checkpoint_location=CHECKPOINT, timeout=240)
 
 with scenario("stop"):
-    StopContinuousQueryOperator(task_id="stop", checkpoint_location=CHECKPOINT, timeout=60)
+    StopContinuousQueryOperator(task_id="stop", checkpoint_location=CHECKPOINT, timeout=240)

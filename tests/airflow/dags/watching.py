@@ -22,7 +22,7 @@ with DAG("wait_without_a_worker", schedule=None, params=PARAMS):
         checkpoint_location=CHECKPOINT,
         epoch="{{ 1 + 1 }}",
         start_from_trigger=True,
-        timeout=90,
+        timeout=240,
     )
 
     OffsetsCommittedSensor(
@@ -30,7 +30,7 @@ with DAG("wait_without_a_worker", schedule=None, params=PARAMS):
         checkpoint_location=CHECKPOINT,
         offsets={"0": 30},
         start_from_trigger=True,
-        timeout=90,
+        timeout=240,
     )
 
 with DAG("wait_for_what_is_there", schedule=None, params=PARAMS):
@@ -39,12 +39,12 @@ with DAG("wait_for_what_is_there", schedule=None, params=PARAMS):
         checkpoint_location=CHECKPOINT,
         offsets="latest",
         source={"format": "tail", "options": {"path": "{{ params.folder }}"}},
-        timeout=90,
+        timeout=240,
     )
 
 with DAG("wait_until_healthy", schedule=None, params=PARAMS):
     QueryHealthSensor(
-        task_id="healthy", checkpoint_location=CHECKPOINT, stalled_after=60, timeout=90
+        task_id="healthy", checkpoint_location=CHECKPOINT, stalled_after=60, timeout=240
     )
 
 with DAG("keep_up_without_a_worker", schedule=None, params={**PARAMS, "topic": ""}):
@@ -58,7 +58,7 @@ with DAG("keep_up_without_a_worker", schedule=None, params={**PARAMS, "topic": "
             "options": {"subscribe": "{{ params.topic }}"},
         },
         start_from_trigger=True,
-        timeout=90,
+        timeout=240,
     )
 
 orders = query_asset(

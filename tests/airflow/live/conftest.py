@@ -38,7 +38,10 @@ def airflow_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airf
         "PYTHONPATH": python_path(root / "installed"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,viewer:viewer",
         "AIRFLOW__CONTINUOUS__PAGE_REFRESH": "1",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them
+        # Nobody changes them; one that took too long would not be read again in time.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "600",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",
     }
     with postgresql.airflow_database() as database:
         processes = AirflowProcesses(

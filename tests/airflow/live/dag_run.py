@@ -6,7 +6,7 @@ from typing import Any
 
 from scripts.local_airflow.rest import AirflowClient, wait_for
 
-RUN_S = 240.0
+RUN_S = 600.0
 
 
 class DagRun:
@@ -24,8 +24,8 @@ class DagRun:
         self.dag_id = dag_id
         if scheduled:
             airflow.pause(dag_id, paused=False)
-            wait_for(lambda: airflow.runs(dag_id, "running"), RUN_S, f"a run of {dag_id}")
-            (self.run_id,) = airflow.runs(dag_id, "running")
+            running = wait_for(lambda: airflow.runs(dag_id, "running"), RUN_S, f"a run of {dag_id}")
+            (self.run_id,) = running
         else:
             self.run_id = airflow.trigger(dag_id, params)
 
@@ -37,11 +37,12 @@ class DagRun:
         return run
 
     def wait_for_trigger(self, task_id: str) -> None:
-        """Wait until the triggerer runs the trigger of the task's newest attempt."""
+        """Wait until the triggerer runs the task's trigger: an attempt may have had others."""
 
         def is_running() -> bool:
-            attempt = self.task(task_id)["try_number"]
-            return "starting" in self.airflow.log(self.dag_id, self.run_id, task_id, attempt)
+            task = self.task(task_id)
+            log = self.airflow.log(self.dag_id, self.run_id, task_id, task["try_number"])
+            return bool(task["trigger"]) and f"(ID {task['trigger']['id']}) starting" in log
 
         wait_for(is_running, RUN_S, f"the trigger of {task_id}")
 

@@ -19,6 +19,8 @@ from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
+ANSWER_S = 120.0
+"""The first page of an api-server imports the engine, and a busy machine takes long for it."""
 NASTY = "<script>alert('orders')</script>"
 
 
@@ -55,12 +57,14 @@ def user(airflow: AirflowClient) -> Iterator[httpx.Client]:
     """Somebody who has logged in."""
     airflow.dag_known("any")
     headers = {"Authorization": f"Bearer {airflow._token}"}
-    with httpx.Client(base_url=airflow.address, headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=airflow.address, headers=headers, trust_env=False, timeout=ANSWER_S
+    ) as client:
         yield client
 
 
 def test_everybody_else_is_refused(airflow: AirflowClient, orders: LiveCheckpoint) -> None:
-    with httpx.Client(base_url=airflow.address, trust_env=False) as stranger:
+    with httpx.Client(base_url=airflow.address, trust_env=False, timeout=ANSWER_S) as stranger:
         for page in ("/", "/queries.json", "/query", "/query.json", "/docs", "/openapi.json"):
             answer = stranger.get(f"/continuous{page}", params={"at": orders.location})
             assert answer.status_code in (401, 403, 404), page
@@ -108,14 +112,16 @@ def test_a_query_of_a_task_is_there_by_itself(
     assert f"/dags/start_stand_in/runs/{quote(run.run_id, safe='')}/tasks/start" in page.text
     stopped = act(user, "stop", location)
     assert stopped.status_code == 200, stopped.text
-    wait_until(lambda: Checkpoint(location).status().state is QueryState.STOPPED, "the stop")
+    wait_until(lambda: Checkpoint(location).status().state is QueryState.STOPPED, "the stop", 120)
 
 
 def test_who_may_not_edit_the_dag_does_not_act(
     airflow_processes: AirflowProcesses, orders: LiveCheckpoint
 ) -> None:
     passwords = json.loads((airflow_processes.home / "passwords.json").read_text())
-    with httpx.Client(base_url=airflow_processes.address, trust_env=False) as viewer:
+    with httpx.Client(
+        base_url=airflow_processes.address, trust_env=False, timeout=ANSWER_S
+    ) as viewer:
         login = {"username": "viewer", "password": passwords["viewer"]}
         token = viewer.post("/auth/token", json=login).json()["access_token"]
         viewer.headers["Authorization"] = f"Bearer {token}"
@@ -132,7 +138,7 @@ def test_who_may_not_edit_the_dag_does_not_act(
 def test_a_stranger_with_a_browser_gets_to_the_login(
     airflow: AirflowClient, orders: LiveCheckpoint
 ) -> None:
-    with httpx.Client(base_url=airflow.address, trust_env=False) as stranger:
+    with httpx.Client(base_url=airflow.address, trust_env=False, timeout=ANSWER_S) as stranger:
         for page in ("/", "/query"):
             answer = stranger.get(
                 f"/continuous{page}",
