@@ -56,8 +56,6 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
     return round(total)
 
 
-_MESSAGES_MAX = 100_000
-"""So many messages of tasks may wait for a late one: some 150 MB, as each takes 1.5 KB at least."""
 KEYS_STAY_IN_PARTITIONS = "keysStayInPartitions"
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
@@ -98,8 +96,9 @@ class EngineOptions:
     whose option does not say so take an interval: ``retrySinkFor`` takes ``"1 hour"``.
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
-    :param epoch_backlog_max: how many closed epochs may wait for a late partition before the query
-        fails; 0 for the default, see :meth:`backlog_max`.
+    :param epoch_backlog_max: how often the open epoch may elapse, and not be closed because tasks
+        are behind, with none committed meanwhile, before the query fails; 0 for the default, see
+        :meth:`backlog_max`.
     :param partitions_per_task: so many partitions of a source share a task and its slot; 0: one
         each where there are slots enough, else as few as it takes.
     :param slots_to_keep_free: so many task slots are left to other jobs; None: those that the sink
@@ -230,13 +229,10 @@ class EngineOptions:
             return 0
         return parse_interval_ms(self.empty_epoch_interval, "Option emptyEpochInterval")
 
-    def backlog_max(self, interval_ms: int, tasks: int) -> int:
-        """How many closed epochs may wait for a late partition: the other tasks' messages of all of
-        them are held in memory. By default those of five minutes up to 1,000, but no more than make
-        :data:`_MESSAGES_MAX` messages; 10 at least."""
-        of_five_minutes = 300_000 // max(interval_ms, 1)
-        default = max(min(of_five_minutes, 1_000, _MESSAGES_MAX // tasks), 10)
-        return self.epoch_backlog_max or default
+    def backlog_max(self, interval_ms: int) -> int:
+        """How often the open epoch may elapse in vain: :attr:`epoch_backlog_max`, by default for
+        five minutes, 10 times at least."""
+        return self.epoch_backlog_max or max(300_000 // max(interval_ms, 1), 10)
 
     @property
     def ports(self) -> PortRange:

@@ -18,14 +18,14 @@ those that are logged when it is due: a restart finishes them, so nothing else w
 Three things can be behind, and each has its limit:
 
 - the sink: an epoch is closed only while fewer than :data:`COMPLETE_MAX` are complete and not
-  logged. One is being committed, the next is at hand when that is done, and the open one grows:
-  a slow sink gets fewer and longer epochs, and lag and memory do not pile up. That it has elapsed
-  is not forgotten: it is closed as soon as there is room;
-- tasks that keep state, which write it to a slow storage for example: at
-  most :data:`~engine.coordinator.reducing.REDUCED_MAX` epochs wait for them alone, and the open one
-  grows. If it would have ended ``backlog_max`` times, and none is logged meanwhile, the run fails;
-- a partition: at most ``backlog_max`` epochs, and the final one, are closed and not logged.
-  When that many wait for a partition, the run fails and names it.
+  logged. One is being committed, the next is at hand then, and the open one grows: a slow sink gets
+  fewer and longer epochs, and memory does not fill. One that elapsed is closed once there is room;
+- a task that reads: an epoch is closed only when each has reported the one before, so that all read
+  in all epochs. The open one goes on until its next end;
+- tasks that keep state, which write it to a slow storage for example: at most
+  :data:`~engine.coordinator.behind.REDUCED_MAX` epochs wait for them alone, and the open one grows.
+
+If it would have ended ``backlog_max`` times for want of tasks since one was logged, the run fails.
 
 Invariants, checked in :meth:`EpochCoordinator.check`:
 
@@ -33,7 +33,7 @@ Invariants, checked in :meth:`EpochCoordinator.check`:
 - at most one epoch is being committed;
 - an epoch is committed only with one report of each partition;
 - no report is kept of an epoch that is logged or still open;
-- at most ``backlog_max`` epochs, and the final one, are closed and not logged;
+- at most :data:`_WAITING_MAX` epochs, and the final one, are closed and not logged;
 - an epoch that has elapsed stays open only while there is no room.
 
 An event costs the same whatever the number of partitions, but for the one that completes an epoch.
@@ -57,6 +57,7 @@ from enum import Enum
 from typing import Any, get_args
 
 from engine.base.listing import SHOWN_MAX, listed, partitions_named
+from engine.coordinator.behind import REDUCED_MAX, Behind
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -74,7 +75,6 @@ from engine.coordinator.events import (
     TasksEnded,
     WireTasks,
 )
-from engine.coordinator.reducing import Reducing
 from engine.coordinator.watermarks import Watermarks
 from engine.errors import ContinuousError, EpochBacklogError, ProtocolError, TaskLostError
 from engine.wire.messages import (
@@ -88,6 +88,7 @@ from engine.wire.messages import (
 
 COMPLETE_MAX = 2
 """So many epochs may be complete and not logged before the open one has to grow."""
+_WAITING_MAX = COMPLETE_MAX - 1 + REDUCED_MAX
 
 
 class Phase(Enum):
@@ -108,7 +109,7 @@ class EpochCoordinator:
     :param partitions: how many tasks there are. A task counts as one partition here, but
         :meth:`missing` and errors name those that it reads.
     :param first_epoch: the first epoch of this run; the one before it is committed (or is -1).
-    :param backlog_max: how many epochs may be closed and not logged while a partition is late.
+    :param backlog_max: how often the open epoch may elapse in vain for tasks that are behind.
     :param bounded: the tasks end the first epoch by themselves, at a given offset, and the run
         ends with its commit: a replay of an epoch whose end is already in the offset log.
     :param read: the numbers of the partitions that each task reads; None: its own. None of a task
@@ -144,7 +145,7 @@ class EpochCoordinator:
         self.started: set[int] = set()
         self.wired: set[int] = set()
         self._places = list(places) or [None] * partitions
-        self._reducing = Reducing(list(keeps) or [place is not None for place in self._places])
+        self._behind = Behind(list(keeps) or [place is not None for place in self._places])
         self._addresses: dict[int, Address] = {}
         self._watermarks = Watermarks(()) if watermarks is None else watermarks
         self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
@@ -201,7 +202,7 @@ class EpochCoordinator:
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""
         assert self.committed <= self.logged < self.open_epoch
-        assert self._waiting <= self.backlog_max + (self.final_epoch is not None)
+        assert self._waiting <= _WAITING_MAX + (self.final_epoch is not None)
         assert self.committing is None or self.committing == self.logged + 1
         assert self.logged not in self.reports
         assert self.open_epoch not in self.reports
@@ -253,16 +254,16 @@ class EpochCoordinator:
         oldest = self.logged + 1
         if self._has_room:
             return [self._close()]
-        self._reducing.elapsed()
-        behind = max(self._waiting, self._reducing.held)
-        if behind < self.backlog_max or self._is_complete(oldest):
-            self.is_overdue = True  # the sink is behind, or a task, and no partition too far
+        self._behind.elapsed()
+        if self._behind.held < self.backlog_max or self._is_complete(oldest):
+            # A task that comes to the open epoch only now has until its next end to read in it.
+            self.is_overdue = not self._behind.in_reading
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
         return self._fail(
             EpochBacklogError(
-                f"{behind} epochs wait for epoch {oldest}, which "
-                f"{late_named(late, reducers)} have not finished.",
+                f"The open epoch has elapsed {self._behind.held} times, and waits for epoch "
+                f"{oldest}, which {late_named(late, reducers)} have not finished.",
                 epoch=oldest,
                 partition=late[0] if late else None,
                 hint="See what these tasks do, or raise option epochBacklogMax.",
@@ -281,9 +282,9 @@ class EpochCoordinator:
                 )
             )
         self.reports.setdefault(event.epoch, {})[event.partition] = event
-        self._reducing.reported(event.epoch, event.partition)
+        self._behind.reported(event.epoch, event.partition)
         if self._is_complete(event.epoch):
-            self._reducing.completed(event.epoch)
+            self._behind.completed(event.epoch)
             seen = (each.counters.event_times_us for each in self.reports[event.epoch].values())
             self._marks_ms[event.epoch] = self._watermarks.take(seen, self._now_ms)
         return self._go_on()
@@ -309,7 +310,7 @@ class EpochCoordinator:
 
     def _log(self, epoch: int) -> None:
         self.logged, self.committing = epoch, None
-        self._reducing.logged()
+        self._behind.logged()
         del self.reports[epoch], self._watermarks_ms[epoch]
 
     def _go_on(self) -> list[Action]:
@@ -383,8 +384,7 @@ class EpochCoordinator:
     @property
     def _has_room(self) -> bool:
         complete = sum(map(self._is_complete, self.reports))
-        has_room = complete < COMPLETE_MAX and self._waiting < self.backlog_max
-        return has_room and self._reducing.has_room
+        return complete < COMPLETE_MAX and self._behind.has_room
 
     def _is_complete(self, epoch: int) -> bool:
         return len(self.reports.get(epoch, ())) == self.partitions
@@ -392,7 +392,7 @@ class EpochCoordinator:
     def _close(self) -> CloseEpoch:
         epoch = self.open_epoch
         self.open_epoch += 1
-        self._reducing.closed(epoch)
+        self._behind.closed(epoch)
         self.is_overdue = False
         self._watermarks_ms[self.open_epoch] = self._watermarks.current_ms
         return CloseEpoch(epoch, epoch == self.final_epoch, self._watermarks.current_ms)

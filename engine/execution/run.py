@@ -135,7 +135,7 @@ class ContinuousRun:
             run_id=first.run_id,
             partitions=len(specs),
             first_epoch=first.first_epoch,
-            backlog_max=options.backlog_max(interval_ms, tasks=len(specs)),
+            backlog_max=options.backlog_max(interval_ms),
             bounded=self._bounded,
             read=[spec.numbers for spec in specs],
             places=[spec.place for spec in specs],

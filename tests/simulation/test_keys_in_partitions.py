@@ -11,7 +11,7 @@ import pytest
 
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.rescaling import rescale
-from engine.coordinator.reducing import Reducing
+from engine.coordinator.behind import Behind
 from engine.errors import (
     ConfigError,
     ContinuousError,
@@ -272,8 +272,8 @@ def test_a_task_with_more_memory_than_it_may_have_ends_the_query(story: CountSto
 def test_epochs_grow_while_a_snapshot_is_slow(
     story: CountStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is no late partition, of which no more than ``epoch_backlog_max`` epochs may wait."""
-    create, elapsed = SnapshotWriter._create, Reducing.elapsed
+    """And the query goes on: of ``epoch_backlog_max`` no snapshot takes as long."""
+    create, elapsed = SnapshotWriter._create, Behind.elapsed
     grown, queries = list[int](), list[ContinuousQuery]()
 
     def count(self: Any) -> None:
@@ -284,7 +284,7 @@ def test_epochs_grow_while_a_snapshot_is_slow(
         wait_until(lambda: len(grown) > 2 or not all(q.isActive for q in queries), "longer epochs")
         return create(self, *given)
 
-    monkeypatch.setattr(Reducing, "elapsed", count)
+    monkeypatch.setattr(Behind, "elapsed", count)
     monkeypatch.setattr(SnapshotWriter, "_create", slow)
     query = story.start(epoch_backlog_max=10)
     queries.append(query)

@@ -33,7 +33,7 @@ from engine.commands.terminal.looks import Looks, QueryLook
 from engine.commands.terminal.query_screen import QueryScreen
 from engine.errors import CheckpointError
 from engine.query.handle import ContinuousQuery
-from tests.simulation.story import WAIT_S, Story
+from tests.simulation.story import WAIT_S, Story, await_status
 from tests.waiting import wait_until
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?:<>=]*[a-zA-Z]|[\]P].*?(?:\x07|\x1b\\)|[=>()][0-9A-Z]?)")
@@ -46,6 +46,7 @@ def running(tmp_path: Path) -> Iterator[tuple[Story, ContinuousQuery]]:
     query = story.start(lease_heartbeat_ms=500)  # no pause of the machine makes it look lost
     story.feed.add(10)
     story.await_rows(query, 20)
+    await_status(story, lambda status: status.state == "RUNNING")  # by its second heartbeat
     yield story, query
     query.stop()
 

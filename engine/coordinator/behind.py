@@ -1,7 +1,12 @@
-"""Epochs that wait for those tasks alone that keep state. Pure.
+"""The tasks that are behind: while they are, the open epoch has to grow. Pure.
 
-They mostly write their state then. While too many epochs do, the open one has to grow; but not for
-ever: a task may hang.
+An epoch is closed only when all tasks that keep no state have reported the one before. A task reads
+nothing in an epoch that is closed when it comes to it: one whose every end takes longer than the
+interval would never read again, and the query would commit empty epochs for ever.
+
+Those that keep state mostly write it, beside what they read: some epochs may wait for them alone.
+
+Neither goes on for ever: a task may hang.
 """
 
 from __future__ import annotations
@@ -10,10 +15,10 @@ from collections.abc import Sequence
 from typing import Final
 
 REDUCED_MAX: Final = 4
-"""So many may wait before the open one has to grow."""
+"""So many epochs may wait for tasks that keep state before the open one has to grow."""
 
 
-class Reducing:
+class Behind:
     """See the module.
 
     :param keeps: for each task whether it keeps state.
@@ -29,11 +34,14 @@ class Reducing:
         it."""
 
     @property
+    def in_reading(self) -> bool:
+        """Whether a task that keeps no state has not come to the open epoch."""
+        return any(count < self._others for count in self._reported.values())
+
+    @property
     def has_room(self) -> bool:
         """Whether another epoch may be closed."""
-        if not any(self._keeps):
-            return True
-        return list(self._reported.values()).count(self._others) < REDUCED_MAX
+        return not self.in_reading and len(self._reported) < REDUCED_MAX
 
     def closed(self, epoch: int) -> None:
         """By the driver."""
