@@ -102,7 +102,8 @@ def test_a_killed_driver_is_followed_by_the_standby(
     kill(submitted[0])
 
     event = before.wait()
-    assert (event["outcome"], event["state"]) == ("replaced", "RUNNING")
+    assert event["outcome"] == "replaced"
+    assert event["state"] in ("STARTING", "RUNNING"), "it may be seen as soon as it has the lease"
     after = resumed(supervise(), context, event)
 
     status = checkpoint.status()
