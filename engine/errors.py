@@ -31,7 +31,7 @@
     └ ProtocolError                 our bug: please report
       ├ AuthenticationError         a peer that does not know the run's secret
       ├ StaleRunError               a message of an older run
-      └ EpochBacklogError           too many open epochs: names the late partition
+      └ EpochBacklogError           no epoch is closed for too long: names the late partition
 """
 
 from __future__ import annotations
@@ -257,4 +257,5 @@ class StaleRunError(ProtocolError):
 
 
 class EpochBacklogError(ProtocolError):
-    """Too many epochs are open because a partition does not finish its epoch."""
+    """The open epoch could not be closed for `epochBacklogMax` intervals, for a partition has not
+    ended an earlier one."""

@@ -34,14 +34,14 @@ class Behind:
         it."""
 
     @property
-    def in_reading(self) -> bool:
+    def has_late_reader(self) -> bool:
         """Whether a task that keeps no state has not come to the open epoch."""
         return any(count < self._others for count in self._reported.values())
 
     @property
     def has_room(self) -> bool:
         """Whether another epoch may be closed."""
-        return not self.in_reading and len(self._reported) < REDUCED_MAX
+        return not self.has_late_reader and len(self._reported) < REDUCED_MAX
 
     def closed(self, epoch: int) -> None:
         """By the driver."""

@@ -257,7 +257,7 @@ class EpochCoordinator:
         self._behind.elapsed()
         if self._behind.held < self.backlog_max or self._is_complete(oldest):
             # A task that comes to the open epoch only now has until its next end to read in it.
-            self.is_overdue = not self._behind.in_reading
+            self.is_overdue = not self._behind.has_late_reader
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
         return self._fail(

@@ -40,8 +40,7 @@ def values_read(query: ContinuousQuery) -> list[int]:
 
 def await_read(query: ContinuousQuery, value: int = 0) -> None:
     """Until each partition is committed up to a value, or beyond. That epochs are committed tells
-    nothing of it: a task that was kept waiting ends those that are closed without a look at its
-    source."""
+    nothing of it: they may be empty."""
 
     def is_read() -> bool:
         assert query.isActive, query.exception()

@@ -51,7 +51,7 @@ class Manager(ABC):
         that cannot be read."""
 
 
-def streams(end_of: Callable[[str], str]) -> str:
+def both_ends(end_of: Callable[[str], str]) -> str:
     """Return what both streams of a driver end with, what Python has written last.
 
     :param end_of: of one stream, by its name on the cluster.

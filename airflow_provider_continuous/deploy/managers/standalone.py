@@ -24,8 +24,8 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ManagerError,
     ask,
     ask_for_text,
+    both_ends,
     said,
-    streams,
 )
 
 WEB_PORT = 8080
@@ -98,7 +98,7 @@ class StandaloneMaster(Manager):
             for worker in told.get("workers", ()):
                 if worker["id"] == driver.get("worker"):
                     page = f"{str(worker['webuiaddress']).rstrip('/')}/log/?driverId={driver_id}"
-                    return streams(partial(_end_of, page))
+                    return both_ends(partial(_end_of, page))
         except ManagerError:
             pass
         return ""

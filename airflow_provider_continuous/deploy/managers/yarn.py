@@ -17,8 +17,8 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ManagerError,
     ask,
     ask_for_text,
+    both_ends,
     said,
-    streams,
 )
 
 _ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
@@ -105,7 +105,7 @@ class Yarn(Manager):
                 return ""
             node, container = where.groups()
             logs = f"{node}/ws/v1/node/containerlogs/{container}"
-            return streams(lambda stream: _end_of(f"{logs}/{stream}"))
+            return both_ends(lambda stream: _end_of(f"{logs}/{stream}"))
         except ManagerError:
             return ""
 
