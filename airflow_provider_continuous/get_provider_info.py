@@ -162,11 +162,12 @@ def get_provider_info() -> dict[str, Any]:
                         "label": "Deploy mode",
                         "description": (
                             "Where queries run. local: in processes of their own on the worker. "
-                            "spark-submit: on the cluster of a Spark connection."
+                            "spark-submit: on the cluster of a Spark connection. "
+                            "spark-operator: as a SparkApplication on Kubernetes."
                         ),
                         "schema": {
                             "type": "string",
-                            "enum": ["local", "spark-submit"],
+                            "enum": ["local", "spark-submit", "spark-operator"],
                             "default": "local",
                         },
                     },
@@ -183,6 +184,22 @@ def get_provider_info() -> dict[str, Any]:
                         "description": (
                             "For spark-submit, as JSON: py_files, packages, files, jars, "
                             "driver_memory, executor_memory, conf and others."
+                        ),
+                        "schema": {"type": ["object", "null"]},
+                    },
+                    "kubernetes-conn-id": {
+                        "label": "Kubernetes connection",
+                        "description": (
+                            "For spark-operator: the connection of type kubernetes. Without it: "
+                            "kubernetes_default."
+                        ),
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "spark-application": {
+                        "label": "SparkApplication",
+                        "description": (
+                            "For spark-operator, as JSON: what all queries' applications have in "
+                            "common, with apiVersion, kind and spec."
                         ),
                         "schema": {"type": ["object", "null"]},
                     },

@@ -14,7 +14,10 @@ from airflow_provider_continuous.deploy.managers.kubernetes import Kubernetes
 from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
 from airflow_provider_continuous.deploy.managers.yarn import Yarn
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.settings import OPERATOR_MODE, ConnectionSettings
+from airflow_provider_continuous.deploy.spark_operator.backend import SparkOperator
+from airflow_provider_continuous.deploy.spark_operator.clients import Clients
+from airflow_provider_continuous.deploy.spark_operator.template import Template
 from airflow_provider_continuous.deploy.spark_submit import ClientMode, ClusterMode
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
@@ -31,11 +34,24 @@ def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
     if settings.deploy_mode == "local":
         return LocalProcess(), ""
     options = SubmitOptions.read(settings.spark_submit)
+    if settings.deploy_mode == OPERATOR_MODE:
+        backend = spark_operator(settings)
+        return backend, backend.cluster
     cluster = Cluster.find(settings.spark_conn_id, options)
     if cluster.deploy_mode == "client":
         return ClientMode(cluster, options), ""
     manager = _manager(cluster, options, settings)
     return ClusterMode(cluster, options, manager), cluster.master
+
+
+def spark_operator(settings: ConnectionSettings) -> SparkOperator:
+    """Return the backend of a connection whose deploy mode is ``spark-operator``.
+
+    :raises ConfigError: what it says cannot be used.
+    """
+    clients = Clients.open(settings.kubernetes_conn_id)
+    template = Template.read(settings.spark_application, clients.namespace)
+    return SparkOperator(template, SubmitOptions.read(settings.spark_submit), clients)
 
 
 def backend_that_knows(handle: Handle, settings: ConnectionSettings) -> Backend:

@@ -62,7 +62,8 @@ class DriverStatus:
 class Handle:
     """A submission, in JSON.
 
-    :param backend: ``local``, ``client``, ``standalone``, ``yarn`` or ``kubernetes``.
+    :param backend: ``local``, ``client``, ``standalone``, ``yarn``, ``kubernetes`` or
+        ``spark-operator``.
     :param label: of the checkpoint, see :func:`label_of`; with ``number`` it names the submission.
     :param by: who has submitted it.
     :param submitted_at: seconds since 1970.

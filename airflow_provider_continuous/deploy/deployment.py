@@ -118,9 +118,8 @@ class Deployment:
             raise
         self._notes.write(handle)
         what = "a standby" if self._stands_by else "the query"
-        self._log.info(
-            "Started %s of %s: process %s, log %s", what, self._location, handle.pid, handle.log
-        )
+        where = handle.driver_id or f"process {handle.pid}, log {handle.log}"
+        self._log.info("Started %s of %s: %s", what, self._location, where)
         self._tidy()
         return SubmittedQuery(self._location, handle, backend, self._notes.write)
 

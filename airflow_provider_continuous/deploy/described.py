@@ -6,6 +6,7 @@ part                   says
 =====================  =========================================================================
 deploy                 the deploy mode, with the connection of the cluster
 spark_submit.*         options of the submission; its ``conf`` is among the document's
+spark_application.*    the template, where an operator on Kubernetes submits; names in lower case
 environment.*          variables of the query: of each a digest, for its name may not show a secret
 variables.*            those of them that the document names, as ``${REGION}``: they may change rows
 =====================  =========================================================================
@@ -17,17 +18,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.settings import OPERATOR_MODE, ConnectionSettings
 from engine.pipeline.identity import identity
 from engine.query.spec import describe, is_setting
 
 DEPLOY: Final = "deploy"
-_OWN: Final = (DEPLOY, "spark_submit", "environment", "variables")
+_OWN: Final = (DEPLOY, "spark_submit", "spark_application", "environment", "variables")
 
 
 def describe_submission(
@@ -40,7 +41,9 @@ def describe_submission(
     parts = {DEPLOY: settings.deploy_mode}
     if settings.deploy_mode != "local":
         options, unsaid = SubmitOptions.read(settings.spark_submit), SubmitOptions()
-        parts[DEPLOY] += f" by {settings.spark_conn_id}"
+        by_operator = settings.deploy_mode == OPERATOR_MODE
+        conn_id = settings.kubernetes_conn_id if by_operator else settings.spark_conn_id
+        parts[DEPLOY] += f" by {conn_id}"
         document = {**document, "conf": {**(document.get("conf") or {}), **options.conf}}
         given = {
             field.name: str(getattr(options, field.name))
@@ -48,6 +51,8 @@ def describe_submission(
             if field.name != "conf" and getattr(options, field.name) != getattr(unsaid, field.name)
         }
         parts |= {f"spark_submit.{name}": value for name, value in identity(given).items()}
+        if by_operator:
+            parts |= identity(dict(_leaves("spark_application", settings.spark_application)))
     text = json.dumps(document, default=str)
     for name, value in settings.environment.items():
         kind = "variables" if f"${{{name}}}" in text else "environment"
@@ -55,6 +60,15 @@ def describe_submission(
             f"{kind}.{key}": _digest(told) for key, told in identity({name: str(value)}).items()
         }
     return {**describe(document), **parts}
+
+
+def _leaves(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    """What is in objects in each other, by its place; a list is one value."""
+    if isinstance(value, Mapping):
+        for key, held in value.items():
+            yield from _leaves(f"{place}.{key}", held)
+    else:
+        yield place, value if isinstance(value, str) else json.dumps(value)
 
 
 def _digest(value: str) -> str:

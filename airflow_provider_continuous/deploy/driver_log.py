@@ -15,6 +15,8 @@ KEY_BYTES_MAX = 16 * 1024
 TAIL_LINES = 20
 TAIL_BYTES_MAX = 16 * 1024
 _KEY = re.compile(PRIVATE_KEY.encode())
+_INFO = re.compile(r"^[\d/]+ [\d:]+ INFO .*\n?", re.MULTILINE)
+"""As Spark's own settings of its log have it, which hold on a cluster that has none."""
 
 
 class DriverLog:
@@ -56,6 +58,12 @@ def tail(path: Path, lines_max: int = TAIL_LINES) -> str:
     """Return the end of a log, without its secrets; empty when it is not on this machine."""
     _, data = _end_of(path, 0, TAIL_BYTES_MAX)
     return end_of_text(data.decode(errors="replace"), lines_max)
+
+
+def end_of_driver(text: str) -> str:
+    """Return what a driver on a cluster has written last, without its secrets and without what
+    Spark tells of its own end."""
+    return end_of_text(_INFO.sub("", text))
 
 
 def end_of_text(text: str, lines_max: int = TAIL_LINES) -> str:

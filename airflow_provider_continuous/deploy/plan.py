@@ -31,6 +31,7 @@ from airflow_provider_continuous.deploy.private_files import (
     write_properties,
 )
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
+from airflow_provider_continuous.deploy.spark_conf import spark_conf
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 
@@ -45,8 +46,6 @@ _DO_NOT_WAIT = {
     "kubernetes": "spark.kubernetes.submission.waitAppCompletion",
 }
 _DRIVER_VARIABLE = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
-_TAGS = "spark.yarn.tags"
-_GIVES_WAY = ("spark.master", "spark.submit.deployMode")
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,7 @@ def make_plan(
     :raises ConfigError: a query has another one of them, or something cannot be sent along.
     """
     document = dict(submission.document)
-    conf = {**(document.pop("conf", None) or {}), **options.conf}
-    for key, mark in (marks or {}).items():
-        if key in conf and key != _TAGS:
-            raise ConfigError(
-                f"The setting {key} is {conf[key]!r}.",
-                hint="Leave it out: by its own one a submission is found again.",
-            )
-        conf[key] = f"{conf[key]},{mark}" if key in conf else mark
-    conf = {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}
+    conf = spark_conf(document.pop("conf", None), options.conf, marks=marks)
     code = _code(document, submission, cluster, options)
     options = replace(options, py_files=_joined(*code, options.py_files))
     if cluster.ships_files:
@@ -197,10 +188,6 @@ def _any_jar() -> str:
             hint="Give spark_submit.driver_jar: any jar at the same place on every worker.",
         )
     return str(jars[0])
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _joined(*parts: str | None) -> str | None:

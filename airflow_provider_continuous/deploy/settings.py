@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
@@ -21,7 +21,8 @@ from engine.redaction.logs import redact
 
 logger = logging.getLogger(__name__)
 
-DEPLOY_MODES = ("local", "spark-submit")
+OPERATOR_MODE: Final = "spark-operator"
+DEPLOY_MODES = ("local", "spark-submit", OPERATOR_MODE)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class ConnectionSettings:
     :param secrets: environment variables whose values are in connections: ``conn_id.password``, or
         another place of :func:`airflow_provider_continuous.connections.lookup.value_at`.
     :param spark_submit: see :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
+    :param kubernetes_conn_id: for spark-operator: the connection of the Kubernetes provider.
+    :param spark_application: for spark-operator: what
+        :class:`airflow_provider_continuous.deploy.spark_application.Template` reads.
     """
 
     deploy_mode: str = "local"
@@ -47,6 +51,8 @@ class ConnectionSettings:
     secrets: Mapping[str, str] = field(default_factory=dict)
     spark_submit: Mapping[str, Any] = field(default_factory=dict, repr=False)
     python: str | None = field(default_factory=configuration.python)
+    kubernetes_conn_id: str = "kubernetes_default"
+    spark_application: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def with_more(
         self,
@@ -129,6 +135,8 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         _object(conn_id, extra, "environment-from", "field environment-from"),
         _object(conn_id, extra, "spark_submit", "spark_submit field"),
         extra.get("python") or configuration.python(),
+        extra.get("kubernetes-conn-id") or "kubernetes_default",
+        _object(conn_id, extra, "spark-application", "field spark-application"),
     )
 
 

@@ -6,7 +6,6 @@ cluster, whose manager is asked about it.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from airflow_provider_continuous.deploy.contract import (
     DriverStatus,
     Handle,
 )
-from airflow_provider_continuous.deploy.driver_log import end_of_text
+from airflow_provider_continuous.deploy.driver_log import end_of_driver
 from airflow_provider_continuous.deploy.managers.contract import Manager
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import make_plan
@@ -30,9 +29,6 @@ from airflow_provider_continuous.deploy.submission import (
     Submission,
 )
 from airflow_provider_continuous.deploy.worker_end import check_outlives_worker
-
-_INFO = re.compile(r"^[\d/]+ [\d:]+ INFO .*\n?", re.MULTILINE)
-"""As Spark's own settings of its log have it, which hold on a cluster that has none."""
 
 
 class SparkSubmit(Backend):
@@ -133,7 +129,7 @@ class ClusterMode(SparkSubmit):
         driver_id = handle.driver_id or self._manager.find(handle)
         if driver_id is None:
             return ""
-        return end_of_text(_INFO.sub("", self._manager.last_words(driver_id, handle)))
+        return end_of_driver(self._manager.last_words(driver_id, handle))
 
     def _marks(self, handle: Handle) -> Mapping[str, str]:
         return self._manager.marks(handle)

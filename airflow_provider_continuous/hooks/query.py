@@ -19,7 +19,7 @@ from airflow_provider_continuous.connections.location import (
     of_connection,
     query_location,
 )
-from airflow_provider_continuous.deploy.backends import backend_of
+from airflow_provider_continuous.deploy.backends import backend_of, spark_operator
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.described import describe_submission
@@ -28,6 +28,7 @@ from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.leftovers import code_folder, tag_of
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import (
+    OPERATOR_MODE,
     ConnectionSettings,
     settings_of,
 )
@@ -106,6 +107,10 @@ class ContinuousQueryHook(BaseHook):
         """Tell whether the connection can be used (Airflow's button in the form)."""
         try:
             variables = self.settings.variables()
+            if self.settings.deploy_mode == OPERATOR_MODE:
+                operator = spark_operator(self.settings)
+                operator.ask()
+                return True, f"Queries are SparkApplications of {operator.cluster}."
             cluster = self._cluster()
             if self.settings.python is not None:
                 environment = query_environment(other_python=True)
@@ -150,7 +155,8 @@ class ContinuousQueryHook(BaseHook):
             document["checkpoint_location"] = found
         cluster = self._cluster()
         variables = self.settings.variables()
-        here = cluster is None or cluster.deploy_mode == "client"
+        mode = self.settings.deploy_mode if cluster is None else cluster.deploy_mode
+        here = mode in ("local", "client")
         environ = {**query_environment(), **variables} if here else _AnyVariable(variables)
         load_spec(self._for_the_query(document), environ)
         return document
@@ -355,7 +361,7 @@ class ContinuousQueryHook(BaseHook):
         )
 
     def _cluster(self) -> Cluster | None:
-        if self.settings.deploy_mode == "local":
+        if self.settings.deploy_mode != "spark-submit":
             return None
         options = SubmitOptions.read(self.settings.spark_submit)
         return Cluster.find(self.settings.spark_conn_id, options)

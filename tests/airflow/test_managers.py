@@ -270,10 +270,17 @@ class Client:
         return self.pods[name]
 
     def read_namespaced_pod_log(
-        self, name: str, namespace: str, container: str, tail_lines: int, _request_timeout: float
-    ) -> str:
+        self,
+        name: str,
+        namespace: str,
+        container: str,
+        tail_lines: int,
+        _preload_content: bool,
+        _request_timeout: float,
+    ) -> Any:
         assert namespace == "streams"
-        return f"{tail_lines} lines of {container} in {name}"
+        assert not _preload_content
+        return SimpleNamespace(data=f"{tail_lines} lines of {container} in {name}".encode())
 
     def delete_namespaced_pod(self, name: str, namespace: str, _request_timeout: float) -> None:
         del self.pods[name]

@@ -15,7 +15,10 @@ if "AIRFLOW_HOME" not in os.environ:  # before anything imports airflow
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 from tests.cluster.nodes import python_of_nodes
+from tests.cluster.on_kubernetes import NAMESPACE
 from tests.servers.hadoop import Hadoop, running_hadoop
+from tests.servers.kubelet import Kubelet, running_kubelet
+from tests.servers.kubernetes import ApiServer, running_api_server
 from tests.servers.process import NoServerError
 
 
@@ -40,3 +43,21 @@ def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
 def node_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of the cluster's nodes, without the engine."""
     return python_of_nodes(tmp_path_factory.mktemp("node") / "python")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    try:
+        with running_api_server(tmp_path_factory.mktemp("kubernetes") / "api") as server:
+            yield server
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def kubelet(server: ApiServer, tmp_path: Path) -> Iterator[Kubelet]:
+    try:
+        with running_kubelet(server, NAMESPACE, tmp_path / "kubelet") as kubelet:
+            yield kubelet
+    except NoServerError as error:
+        pytest.skip(str(error))

@@ -39,7 +39,8 @@ def follow(
         extra = connection["extra"]
         if connection["conn_type"] == "continuous":
             extra["environment"] = {"SPARK_LOCAL_IP": "127.0.0.1"}
-            extra["spark_submit"] |= {**_SMALL, "conf": dict(conf or {})}
+            more = {**_SMALL, "conf": dict(conf or {})}
+            extra["spark_submit"] = {**extra.get("spark_submit", {}), **more}
         elif mode is not None:
             extra["deploy-mode"] = mode
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))

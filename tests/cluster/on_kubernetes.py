@@ -16,7 +16,7 @@ from tests.servers.kubernetes import ApiServer
 
 GUIDE = "Kubernetes"
 NAMESPACE = "streams"
-_JAVA = " ".join(QUICK)
+JAVA = " ".join(QUICK)
 
 
 class OnKubernetes(OneQuery):
@@ -45,14 +45,14 @@ class OnKubernetes(OneQuery):
         of_this_machine = {
             # A pod has no port 443 of its own: it asks where we do.
             "spark.kubernetes.driver.master": server.url,
-            "spark.driver.extraJavaOptions": _JAVA,
-            "spark.executor.extraJavaOptions": _JAVA,
+            "spark.driver.extraJavaOptions": JAVA,
+            "spark.executor.extraJavaOptions": JAVA,
         }
         follow(GUIDE, monkeypatch, here, of_this_machine, mode)
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
         monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
         monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(server.kubeconfig))
-        monkeypatch.setenv("SPARK_SUBMIT_OPTS", _JAVA)
+        monkeypatch.setenv("SPARK_SUBMIT_OPTS", JAVA)
         monkeypatch.setenv("AIRFLOW__CONTINUOUS__LOG_DIR", str(folder / "logs"))
         location = str(folder / "checkpoint")
         super().__init__(ContinuousQueryHook(), location, folder / "out")

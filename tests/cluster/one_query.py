@@ -43,13 +43,19 @@ class OneQuery:
         try:
             return submitted, self.hook.wait_until_started(submitted, WAIT_S)
         except BaseException:
-            print(submitted.log_path.read_text()[-20_000:])
+            print(_said(submitted))
             raise
+
+    @property
+    def submitted(self) -> SubmittedQuery:
+        """The last submission."""
+        assert self._submitted is not None
+        return self._submitted
 
     def end(self) -> None:
         """End what still runs of it, when a test has failed."""
         if self._submitted is not None and self.hook.find(self.location) is not None:
-            print(self._submitted.log_path.read_text()[-20_000:])
+            print(_said(self._submitted))
             self._submitted.end()
 
     def await_epochs(self, more: int) -> int:
@@ -77,6 +83,12 @@ class OneQuery:
         assert numbers == list(range(len(numbers)))
         assert numbers
         return numbers
+
+
+def _said(submitted: SubmittedQuery) -> str:
+    """What the process has written, if one was started."""
+    log = submitted.log_path
+    return log.read_text()[-20_000:] if log.exists() else ""
 
 
 def command_line(process: psutil.Process) -> list[str]:

@@ -15,32 +15,13 @@ from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
-from tests.cluster.on_kubernetes import NAMESPACE, OnKubernetes
+from tests.cluster.on_kubernetes import OnKubernetes
 from tests.cluster.one_query import WAIT_S
-from tests.servers.kubelet import Kubelet, running_kubelet
-from tests.servers.kubernetes import ApiServer, running_api_server
-from tests.servers.process import NoServerError
+from tests.servers.kubelet import Kubelet
+from tests.servers.kubernetes import ApiServer
 
 both_modes = pytest.mark.parametrize("mode", ["client", "cluster"])
 Make = Callable[[str], OnKubernetes]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    try:
-        with running_api_server(tmp_path_factory.mktemp("kubernetes") / "api") as server:
-            yield server
-    except NoServerError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def kubelet(server: ApiServer, tmp_path: Path) -> Iterator[Kubelet]:
-    try:
-        with running_kubelet(server, NAMESPACE, tmp_path / "kubelet") as kubelet:
-            yield kubelet
-    except NoServerError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -90,16 +90,19 @@ class Kubernetes(Manager):
             if pod is None:
                 return ""
             names = [container.name for container in pod.spec.containers]
-            text = self._client.read_namespaced_pod_log(
+            # As bytes: read as text, newer clients give the notation of a bytes object.
+            answer = self._client.read_namespaced_pod_log(
                 driver_id,
                 self._namespace,
                 container=_CONTAINER if _CONTAINER in names else names[0],
                 tail_lines=_LINES,
+                _preload_content=False,
                 _request_timeout=ANSWER_S,
             )
+            text = answer.data.decode(errors="replace")
         except Exception:  # as above; or nothing of it has started
             return ""
-        return str(text or "")[-WORDS_BYTES_MAX:]
+        return str(text)[-WORDS_BYTES_MAX:]
 
     def _own_pod(self, driver_id: str, handle: Handle) -> Any:
         if self._client is None:

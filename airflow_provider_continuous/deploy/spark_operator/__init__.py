@@ -1,0 +1,1 @@
+"""Queries as ``SparkApplication``s, which Kubeflow's or Apache's operator runs on Kubernetes."""

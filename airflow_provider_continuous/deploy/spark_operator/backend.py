@@ -1,0 +1,216 @@
+"""``spark-operator``: the query is a ``SparkApplication``, which an operator on Kubernetes runs.
+
+The application has its submission's name, so there cannot be two. Beside it is a Secret of the same
+name, which belongs to it and goes with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.contract import (
+    UNSEEN_MAX_S,
+    Backend,
+    DriverState,
+    DriverStatus,
+    Handle,
+)
+from airflow_provider_continuous.deploy.driver_log import end_of_driver
+from airflow_provider_continuous.deploy.managers.contract import ANSWER_S
+from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubernetes
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import OPERATOR_MODE
+from airflow_provider_continuous.deploy.spark_operator.clients import Clients, is_refused, why
+from airflow_provider_continuous.deploy.spark_operator.template import (
+    SUBMISSION_LABEL,
+    Template,
+)
+from airflow_provider_continuous.deploy.submission import Submission
+from airflow_provider_continuous.deploy.submitted import QueryStartError
+from engine.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_PLURAL = "sparkapplications"
+_NOT_FOUND = 404
+
+
+class SparkOperator(Backend):
+    """See the module."""
+
+    name = OPERATOR_MODE
+
+    def __init__(self, template: Template, options: SubmitOptions, clients: Clients) -> None:
+        self._template, self._options, self._clients = template, options, clients
+        self._pods = Kubernetes(template.namespace, clients.core)
+        self._place = (template.operator.group, template.version, template.namespace, _PLURAL)
+
+    @property
+    def cluster(self) -> str:
+        """As :attr:`Handle.cluster` has it."""
+        host, template = self._clients.host, self._template
+        return f"{host}, {template.namespace}, {template.operator.group}"
+
+    def ask(self) -> None:
+        """Ask for one application, whichever.
+
+        :raises ConfigError: the API server does not answer, or refuses.
+        """
+        custom = self._clients.custom
+        try:
+            custom.list_namespaced_custom_object(*self._place, limit=1, _request_timeout=ANSWER_S)
+        except Exception as error:  # of a package that need not be installed
+            raise ConfigError(f"{self.cluster}: {why(error)}.") from error
+
+    def submit(self, submission: Submission, handle: Handle) -> Handle:
+        """Create the Secret and the application. Where the API server leaves it open whether the
+        application is there, the handle says that it is: the next look tells.
+
+        :raises ConfigError: the API server refuses one of them.
+        :raises QueryStartError: it does not answer; nothing was started.
+        """
+        secret, application = self._template.application(submission, handle, self._options)
+        self._forget(f"{LABEL}={handle.label}")
+        core, where = self._clients.core, self._template.namespace
+        try:
+            core.create_namespaced_secret(where, secret, _request_timeout=ANSWER_S)
+        except Exception as error:  # as above
+            if is_refused(error):
+                raise ConfigError(f"The Secret {handle.name}: {why(error)}.") from error
+            self._forget(_selector(handle))
+            raise QueryStartError(f"The Secret {handle.name}: {why(error)}.") from error
+        try:
+            created = self._clients.custom.create_namespaced_custom_object(
+                *self._place, application, _request_timeout=ANSWER_S
+            )
+        except Exception as error:  # as above
+            if is_refused(error):
+                self._forget(_selector(handle))
+                raise ConfigError(f"The SparkApplication {handle.name}: {why(error)}.") from error
+            logger.warning("Whether %s was created is open: %s", handle.name, why(error))
+        else:
+            self._give(secret, created)
+        return replace(handle, driver_id=handle.name)
+
+    def find(self, handle: Handle) -> Handle:
+        """Look whether the application was created."""
+        if handle.driver_id is not None:
+            return handle
+        try:
+            found = self._read(handle)
+        except Exception:  # as above: the status tells
+            return handle
+        return handle if found is None else replace(handle, driver_id=handle.name)
+
+    def status(self, handle: Handle) -> DriverStatus:
+        """Ask for the application; where it is gone, for the driver's pod."""
+        name = f"SparkApplication {handle.name}"
+        try:
+            application = self._read(handle)
+            if application is not None:
+                return self._template.status(application)
+            pods = self._drivers(handle)
+        except Exception as error:  # as above
+            return DriverStatus(DriverState.UNKNOWN, f"{name}: {why(error)}")
+        if pods:
+            return DriverStatus(DriverState.RUNNING, f"{name} is gone, pod {pods[0]} runs")
+        gone = DriverStatus(DriverState.ENDED, f"there is no {name}", seen=False)
+        if handle.driver_id is not None:
+            return gone
+        submits = processes.status(handle)
+        if submits.state is DriverState.UNKNOWN:
+            may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
+            return submits if may_come else gone
+        return submits
+
+    def kill(self, handle: Handle, *, hard: bool = False) -> bool:
+        """Delete the application, and the driver's pod."""
+        try:
+            found = self._read(handle)
+            if found is not None:
+                self._clients.custom.delete_namespaced_custom_object(
+                    *self._place, handle.name, _request_timeout=ANSWER_S
+                )
+            asked = [self._pods.kill(pod, handle) for pod in self._drivers(handle)]
+        except Exception as error:  # as above
+            logger.warning("%s was not deleted: %s", handle.name, why(error))
+            return False
+        self._forget(_selector(handle))
+        return found is not None or any(asked)
+
+    def last_words(self, handle: Handle) -> str:
+        """Read the end of the log of the driver's pod, if it is there."""
+        try:
+            pods = self._drivers(handle, ended=True)
+        except Exception:  # as above
+            return ""
+        return end_of_driver(self._pods.last_words(pods[-1], handle)) if pods else ""
+
+    def _read(self, handle: Handle) -> Mapping[str, Any] | None:
+        """The application, if it is this checkpoint's; None: there is none."""
+        try:
+            found: Mapping[str, Any] = self._clients.custom.get_namespaced_custom_object(
+                *self._place, handle.name, _request_timeout=ANSWER_S
+            )
+        except Exception as error:  # as above
+            if getattr(error, "status", None) == _NOT_FOUND:
+                return None
+            raise
+        labels = found["metadata"].get("labels") or {}
+        return found if labels.get(LABEL) == handle.label else None
+
+    def _drivers(self, handle: Handle, *, ended: bool = False) -> list[str]:
+        """The names of its driver's pods.
+
+        :param ended: those, too, that have.
+        """
+        found = self._clients.core.list_namespaced_pod(
+            self._template.namespace,
+            label_selector=f"{_selector(handle)},spark-role=driver",
+            _request_timeout=ANSWER_S,
+        )
+        return [
+            pod.metadata.name
+            for pod in found.items
+            if ended or getattr(pod.status, "phase", None) not in ("Succeeded", "Failed")
+        ]
+
+    def _give(self, secret: Mapping[str, Any], application: Mapping[str, Any]) -> None:
+        """Let the Secret go with its application."""
+        name = application["metadata"]["name"]
+        owner = {
+            "apiVersion": application["apiVersion"],
+            "kind": application["kind"],
+            "name": name,
+            "uid": application["metadata"]["uid"],
+        }
+        owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
+        try:
+            self._clients.core.replace_namespaced_secret(
+                name, self._template.namespace, owned, _request_timeout=ANSWER_S
+            )
+        except Exception as error:  # as above
+            logger.warning("The Secret %s stays until the next start: %s", name, why(error))
+
+    def _forget(self, selector: str) -> None:
+        """Delete Secrets, those of submissions of before: their drivers have read them."""
+        core, where = self._clients.core, self._template.namespace
+        try:
+            found = core.list_namespaced_secret(
+                where, label_selector=selector, _request_timeout=ANSWER_S
+            )
+            for secret in found.items:
+                core.delete_namespaced_secret(
+                    secret.metadata.name, where, _request_timeout=ANSWER_S
+                )
+        except Exception as error:  # as above
+            logger.warning("Secrets of %s stay in %s: %s", selector, where, why(error))
+
+
+def _selector(handle: Handle) -> str:
+    return f"{SUBMISSION_LABEL}={handle.name}"

@@ -1,0 +1,187 @@
+"""A submission as a ``SparkApplication``. Pure.
+
+What is the user's is given as a template of the operator's own kind: the image with the engine, our
+driver program in it, the service account, volumes, sizes. What a query adds are Spark's settings,
+which both operators pass on. Its specification and its variables are in a Secret, of which the
+driver gets each entry as a variable.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.managers.kubernetes import LABEL
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.plan import SPECIFICATION
+from airflow_provider_continuous.deploy.private_files import is_secret
+from airflow_provider_continuous.deploy.spark_conf import spark_conf
+from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS, Operator
+from airflow_provider_continuous.deploy.submission import Submission
+from engine.errors import ConfigError
+from engine.redaction.logs import redact
+
+SUBMISSION_LABEL: Final = "continuous-submission"
+_WORDS_MAX = 500
+_SIZES = {
+    "driver_memory": "spark.driver.memory",
+    "executor_memory": "spark.executor.memory",
+    "executor_cores": "spark.executor.cores",
+    "num_executors": "spark.executor.instances",
+}
+
+
+@dataclass(frozen=True)
+class Template:
+    """What the connection says of applications.
+
+    :param namespace: where they are.
+    """
+
+    operator: Operator
+    version: str
+    namespace: str
+    body: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], namespace: str | None) -> Template:
+        """Read a connection's field ``spark-application``.
+
+        :param namespace: where the template names none; None: ``default``.
+        :raises ConfigError: it cannot be used.
+        """
+        group, _, version = str(given.get("apiVersion") or "").partition("/")
+        operator = OPERATORS.get(group)
+        if operator is None or not version or given.get("kind") != "SparkApplication":
+            raise ConfigError(
+                f"The connection's spark-application is of kind {given.get('kind')!r}, "
+                f"{given.get('apiVersion')!r}.",
+                hint="It is a SparkApplication of sparkoperator.k8s.io/v1beta2 (Kubeflow's "
+                "operator) or of spark.apache.org/v1 (Apache's), without name and arguments.",
+            )
+        metadata, spec = given.get("metadata") or {}, given.get("spec")
+        if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
+            raise ConfigError("The connection's spark-application needs a spec.")
+        if not spec.get(operator.program):
+            raise ConfigError(
+                f"The connection's spark-application has no spec.{operator.program}.",
+                hint="It names our driver program in the image, engine/commands/application.py "
+                "where pip has installed the package: local:///.../application.py.",
+            )
+        for place, holder in (("metadata.name", metadata), (f"spec.{operator.arguments}", spec)):
+            if holder.get(place.partition(".")[2]):
+                raise ConfigError(
+                    f"The connection's spark-application has {place}.",
+                    hint="Leave it out: each submission has its own.",
+                )
+        where = str(metadata.get("namespace") or namespace or "default")
+        template = cls(operator, version, where, given)
+        operator.complete(copy.deepcopy(dict(spec)), {})
+        return template
+
+    def application(
+        self, submission: Submission, handle: Handle, options: SubmitOptions
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the Secret and the application of a submission, both of its name.
+
+        :raises ConfigError: something cannot be sent to such a driver.
+        """
+        _refuse_others(options)
+        document = dict(submission.document)
+        if document.pop("python_path", None):
+            raise ConfigError(
+                "python_path cannot be sent to a driver that an operator on Kubernetes starts.",
+                hint="Install the modules in the image, or name a URL in spark_submit.conf, "
+                "spark.submit.pyFiles.",
+            )
+        body = copy.deepcopy(dict(self.body))
+        spec = body["spec"]
+        labels = {LABEL: handle.label, SUBMISSION_LABEL: handle.name}
+        sizes = {
+            setting: getattr(options, name)
+            for name, setting in _SIZES.items()
+            if getattr(options, name) is not None
+        }
+        variables = dict(submission.variables)
+        conf = spark_conf(
+            document.pop("conf", None),
+            sizes,
+            options.conf,
+            marks={
+                **{f"spark.kubernetes.driver.label.{key}": told for key, told in labels.items()},
+                **{
+                    f"spark.kubernetes.driver.secretKeyRef.{name}": f"{handle.name}:{name}"
+                    for name in (*variables, SPECIFICATION)
+                },
+            },
+        )
+        private = _private(conf)
+        public = {key: value for key, value in conf.items() if key not in private}
+        self.operator.complete(spec, conf)
+        spec["sparkConf"] = {**(spec.get("sparkConf") or {}), **public}
+        spec[self.operator.arguments] = [f"env:{SPECIFICATION}"]
+        metadata = {
+            **(body.get("metadata") or {}),
+            "name": handle.name,
+            "namespace": self.namespace,
+        }
+        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+        body["metadata"] = metadata
+        variables[SPECIFICATION] = json.dumps({**document, "conf": private}, ensure_ascii=False)
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": {"name": handle.name, "namespace": self.namespace, "labels": labels},
+            "data": {
+                name: base64.b64encode(value.encode()).decode() for name, value in variables.items()
+            },
+        }
+        return secret, body
+
+    def status(self, application: Mapping[str, Any]) -> DriverStatus:
+        """Return what an application says of its driver."""
+        name = f"SparkApplication {application['metadata']['name']}"
+        state, why = self.operator.said(application.get("status") or {})
+        if not state:
+            return DriverStatus(DriverState.STARTING, f"{name}: no operator has looked at it yet")
+        told = f"{name} is {state}"
+        if why:
+            told += f": {redact(why)[:_WORDS_MAX]}"
+        return DriverStatus(self.operator.states.get(state, DriverState.STARTING), told)
+
+
+def _private(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings that only the driver gets. Those of its pod go to the operator: they name secrets.
+
+    :raises ConfigError: one of the latter holds one.
+    """
+    secret = {key: value for key, value in conf.items() if is_secret(key, value)}
+    if shown := [key for key in secret if key.startswith("spark.kubernetes.driverEnv.")]:
+        raise ConfigError(
+            f"The setting {shown[0]} would show a secret in the SparkApplication.",
+            hint="Give it as environment or as secrets: they go along in a Secret.",
+        )
+    return {key: value for key, value in secret.items() if not key.startswith("spark.kubernetes.")}
+
+
+def _refuse_others(options: SubmitOptions) -> None:
+    known = {"conf", *_SIZES}
+    unsaid = SubmitOptions()
+    given = [
+        option.name
+        for option in fields(options)
+        if option.name not in known
+        and getattr(options, option.name) != getattr(unsaid, option.name)
+    ]
+    if given:
+        raise ConfigError(
+            f"spark_submit has {', '.join(given)}, and an operator on Kubernetes submits.",
+            hint=f"It takes {', '.join(sorted(known))} there; the rest belongs into the "
+            "connection's spark-application, or into conf as settings of Spark.",
+        )

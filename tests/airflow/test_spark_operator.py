@@ -1,0 +1,428 @@
+"""Queries as ``SparkApplication``s: what is written into them, and what the API server's answers
+mean; with Kubernetes' own client, and a stand-in of the server."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.backends import backend_that_knows, spark_operator
+from airflow_provider_continuous.deploy.contract import (
+    UNSEEN_MAX_S,
+    DriverState,
+    DriverStatus,
+    Handle,
+)
+from airflow_provider_continuous.deploy.described import describe_submission
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
+from airflow_provider_continuous.deploy.spark_operator.backend import SparkOperator
+from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS
+from airflow_provider_continuous.deploy.spark_operator.template import Template
+from airflow_provider_continuous.deploy.submission import Submission
+from airflow_provider_continuous.deploy.submitted import QueryStartError
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+from engine.errors import ConfigError
+from tests.airflow.kubernetes_stand_in import HANGS_UP, ApiServer, api_server
+
+HANDLE = Handle("spark-operator", "continuous-abc", 3, submitted_at=1_700_000_000.5)
+NAME = "continuous-abc-3-6553f100"
+PODS = "/api/v1/namespaces/streams/pods"
+KUBEFLOW: dict[str, Any] = {
+    "apiVersion": "sparkoperator.k8s.io/v1beta2",
+    "kind": "SparkApplication",
+    "metadata": {"labels": {"team": "orders"}},
+    "spec": {
+        "sparkVersion": "4.2.0",
+        "image": "images.example/streams:1",
+        "mainApplicationFile": "local:///opt/application.py",
+        "sparkConf": {"spark.a": "template", "spark.b": "template"},
+        "driver": {"memory": "1g", "serviceAccount": "spark"},
+        "executor": {"memory": "1g", "instances": 1},
+    },
+}
+APACHE: dict[str, Any] = {
+    "apiVersion": "spark.apache.org/v1",
+    "kind": "SparkApplication",
+    "spec": {
+        "pyFiles": "local:///opt/application.py",
+        "runtimeVersions": {"sparkVersion": "4.2.0"},
+    },
+}
+DOCUMENT: dict[str, Any] = {
+    "name": "orders",
+    "source": {"format": "tail", "options": {"path": "/in"}},
+    "sink": {"format": "noop"},
+    "checkpoint_location": "/checkpoint",
+    "conf": {"spark.b": "query", "spark.master": "local", "spark.my.password": "s3cret"},
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with api_server() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ConnectionSettings:
+    kubernetes = {"kube_config_path": str(server.kubeconfig(tmp_path)), "namespace": "streams"}
+    connections = {
+        "kubernetes_default": {"conn_type": "kubernetes", "extra": kubernetes},
+        "continuous_default": {
+            "conn_type": "continuous",
+            "extra": {"deploy-mode": "spark-operator", "spark-application": KUBEFLOW},
+        },
+    }
+    for name, connection in connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
+    return settings_of("continuous_default")
+
+
+@pytest.fixture
+def backend(settings: ConnectionSettings) -> SparkOperator:
+    return spark_operator(settings)
+
+
+def submission(folder: Path, **more: Any) -> Submission:
+    return Submission({**DOCUMENT, **more}, folder, variables={"TOKEN": "t0ken"})
+
+
+def made(
+    folder: Path, body: dict[str, Any] = KUBEFLOW, options: Any = None, **more: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    template = Template.read(body, "streams")
+    return template.application(
+        submission(folder, **more), HANDLE, SubmitOptions.read(options or {})
+    )
+
+
+def known(application: dict[str, Any]) -> DriverStatus:
+    body = {**KUBEFLOW, "metadata": {"name": NAME}, **application}
+    return Template.read(KUBEFLOW, None).status(body)
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def test_a_query_is_the_template_with_its_own(tmp_path: Path) -> None:
+    secret, application = made(tmp_path, options={"conf": {"spark.c": True}, "num_executors": 3})
+
+    labels = {"continuous-checkpoint": "continuous-abc", "continuous-submission": NAME}
+    assert application["metadata"] == {
+        "name": NAME,
+        "namespace": "streams",
+        "labels": {"team": "orders", **labels},
+    }
+    assert application["spec"] == {
+        **KUBEFLOW["spec"],
+        "type": "Python",
+        "mode": "cluster",
+        "restartPolicy": {"type": "Never"},
+        "timeToLiveSeconds": 86_400,
+        "arguments": ["env:CONTINUOUS_SPECIFICATION"],
+        "executor": {"memory": "1g"},  # the query's own number is a setting, which it would hide
+        "sparkConf": {
+            "spark.a": "template",
+            "spark.b": "query",
+            "spark.c": "true",
+            "spark.executor.instances": "3",
+            "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
+            "spark.kubernetes.driver.label.continuous-submission": NAME,
+            "spark.kubernetes.driver.secretKeyRef.CONTINUOUS_SPECIFICATION": (
+                f"{NAME}:CONTINUOUS_SPECIFICATION"
+            ),
+            "spark.kubernetes.driver.secretKeyRef.TOKEN": f"{NAME}:TOKEN",
+        },
+    }
+    assert secret["metadata"] == {"name": NAME, "namespace": "streams", "labels": labels}
+    held = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+    specification = {**DOCUMENT, "conf": {"spark.my.password": "s3cret"}}
+    assert held.pop("TOKEN") == "t0ken"
+    assert json.loads(held.pop("CONTINUOUS_SPECIFICATION")) == specification
+    assert not held
+
+
+def test_of_apaches_operator(tmp_path: Path) -> None:
+    _, application = made(tmp_path, APACHE)
+
+    spec = application["spec"]
+    assert spec["driverArgs"] == ["env:CONTINUOUS_SPECIFICATION"]
+    assert spec["applicationTolerations"] == {
+        "restartConfig": {"restartPolicy": "Never"},
+        "resourceRetainPolicy": "OnFailure",
+        "ttlAfterStopMillis": 86_400_000,
+    }
+    assert spec["sparkConf"]["spark.b"] == "query"
+    assert "applicationTolerations" not in APACHE["spec"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"apiVersion": "apps/v1"}, "of kind 'SparkApplication', 'apps/v1'"),
+        ({"apiVersion": "sparkoperator.k8s.io"}, "of kind"),
+        ({"kind": "ScheduledSparkApplication"}, "of kind 'ScheduledSparkApplication'"),
+        ({"spec": None}, "needs a spec"),
+        ({"spec": {"type": "Python"}}, r"no spec\.mainApplicationFile"),
+        ({"metadata": {"name": "mine"}}, r"has metadata\.name"),
+        ({"spec": {**KUBEFLOW["spec"], "arguments": ["a"]}}, r"has spec\.arguments"),
+        ({"spec": {**KUBEFLOW["spec"], "mode": "client"}}, "says mode: client"),
+        ({"spec": {**KUBEFLOW["spec"], "type": "Java"}}, "says type: Java"),
+        ({"spec": {**KUBEFLOW["spec"], "restartPolicy": {"type": "Always"}}}, "type: Always"),
+    ],
+)
+def test_a_template_that_cannot_be(change: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Template.read({**KUBEFLOW, **change}, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "document", "expected"),
+    [
+        ({"jars": "a.jar", "yarn_queue": "q"}, {}, "spark_submit has jars, yarn_queue"),
+        ({}, {"python_path": ["/dags"]}, "python_path cannot be sent"),
+        (
+            {"conf": {"spark.kubernetes.driverEnv.DB_PASSWORD": "s3cret"}},
+            {},
+            "DB_PASSWORD would show a secret",
+        ),
+        (
+            {"conf": {"spark.kubernetes.driver.label.continuous-checkpoint": "x"}},
+            {},
+            "continuous-checkpoint is 'x'",
+        ),
+    ],
+)
+def test_what_such_a_driver_cannot_be_sent(
+    options: dict[str, Any], document: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        made(tmp_path, options=options, **document)
+
+
+def test_what_changes_is_told_part_by_part() -> None:
+    settings = ConnectionSettings("spark-operator", spark_application=KUBEFLOW)
+
+    told = describe_submission(DOCUMENT, settings)
+    assert told["deploy"] == "spark-operator by kubernetes_default"
+    assert told["spark_application.spec.executor.memory"] == "1g"
+    assert told["spark_application.spec.executor.instances"] == "1"
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "expected"),
+    [
+        ("sparkoperator.k8s.io", "SUBMITTED", DriverState.STARTING),
+        ("sparkoperator.k8s.io", "SUSPENDED", DriverState.STARTING),
+        ("sparkoperator.k8s.io", "SUBMISSION_FAILED", DriverState.STARTING),
+        ("sparkoperator.k8s.io", "RUNNING", DriverState.RUNNING),
+        ("sparkoperator.k8s.io", "SUCCEEDING", DriverState.RUNNING),
+        ("sparkoperator.k8s.io", "COMPLETED", DriverState.ENDED),
+        ("sparkoperator.k8s.io", "FAILED", DriverState.ENDED),
+        ("sparkoperator.k8s.io", "UNKNOWN", DriverState.UNKNOWN),
+        ("spark.apache.org", "DriverRequested", DriverState.STARTING),
+        ("spark.apache.org", "RunningHealthy", DriverState.RUNNING),
+        ("spark.apache.org", "Failed", DriverState.RUNNING),
+        ("spark.apache.org", "ResourceReleased", DriverState.ENDED),
+    ],
+)
+def test_states(group: str, state: str, expected: DriverState) -> None:
+    assert OPERATORS[group].states.get(state, DriverState.STARTING) is expected
+
+
+def test_why_it_has_failed_is_told_without_secrets() -> None:
+    state = {"state": "FAILED", "errorMessage": "no image; password=s3cret"}
+    told = known({"status": {"applicationState": state}})
+
+    assert told.state is DriverState.ENDED
+    assert "is FAILED: no image" in told.detail
+    assert "s3cret" not in told.detail
+    assert known({}) == DriverStatus(
+        DriverState.STARTING, f"SparkApplication {NAME}: no operator has looked at it yet"
+    )
+
+
+# -- what is asked --------------------------------------------------------------------------------
+
+
+def test_a_submission_is_found_asked_and_ended(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    server.add(
+        "/api/v1/namespaces/streams/secrets",
+        {"metadata": {"name": "left", "labels": {"continuous-checkpoint": "continuous-abc"}}},
+    )
+    assert backend.find(HANDLE) == HANDLE
+
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    assert handle.driver_id == backend.find(HANDLE).driver_id == NAME
+    (secret,) = server.of_kind("secrets").values()
+    application = server.of_kind("sparkapplications")[NAME]
+    (owner,) = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("SparkApplication", application["metadata"]["uid"])
+    assert backend.status(handle).state is DriverState.STARTING
+
+    labels = {**application["metadata"]["labels"], "spark-role": "driver"}
+    driver = {"metadata": {"name": "d", "labels": labels}, "status": {"phase": "Running"}}
+    server.add(PODS, driver)
+    assert backend.kill(handle)
+    assert not server.objects
+    assert backend.status(handle).state is DriverState.ENDED
+    assert not backend.kill(handle)
+
+    server.add(PODS, driver)
+    assert backend.status(handle).state is DriverState.RUNNING
+    driver["status"] = {"phase": "Failed"}
+    assert backend.status(handle).state is DriverState.ENDED
+
+
+def test_the_last_words_are_those_of_the_drivers_pod(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    assert backend.last_words(handle) == ""
+    labels = server.of_kind("sparkapplications")[NAME]["metadata"]["labels"]
+    driver = {
+        "metadata": {"name": "d", "labels": {**labels, "spark-role": "driver"}},
+        "spec": {"containers": [{"name": "spark-kubernetes-driver"}]},
+        "status": {"phase": "Failed"},
+    }
+    server.add(PODS, driver)
+    server.logs["d"] = "26/11/26 20:58:14 INFO Spark: it begins\nno such tópic\npassword=s3cret\n"
+
+    words = backend.last_words(handle).splitlines()
+    assert words[0] == "no such tópic"
+    assert "s3cret" not in str(words)
+
+
+def test_another_checkpoints_application_is_left_alone(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    backend.submit(submission(tmp_path), HANDLE)
+    other = server.of_kind("sparkapplications")[NAME]
+    other["metadata"]["labels"]["continuous-checkpoint"] = "continuous-other"
+
+    assert backend.find(HANDLE) == HANDLE
+    backend.kill(HANDLE)
+    assert NAME in server.of_kind("sparkapplications")
+
+
+@pytest.mark.parametrize("kind", ["secrets", "sparkapplications"])
+def test_what_the_server_refuses_leaves_nothing(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, kind: str
+) -> None:
+    server.fails["POST", kind] = 403
+
+    with pytest.raises(ConfigError, match="Kubernetes answers 403: it was told to fail"):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
+@pytest.mark.parametrize("failure", [HANGS_UP, 500, 429])
+def test_without_its_secret_nothing_is_started(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, failure: int
+) -> None:
+    server.fails["POST", "secrets"] = failure
+    server.keeps_all_the_same = True
+
+    with pytest.raises(QueryStartError):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
+@pytest.mark.parametrize("is_created", [True, False])
+@pytest.mark.parametrize("failure", [HANGS_UP, 500])
+def test_an_answer_that_is_lost_leaves_it_to_the_next_look(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, failure: int, is_created: bool
+) -> None:
+    server.fails["POST", "sparkapplications"] = failure
+    server.keeps_all_the_same = is_created
+
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    assert handle.driver_id == NAME
+    expected = DriverState.STARTING if is_created else DriverState.ENDED
+    assert backend.status(handle).state is expected
+
+
+@pytest.mark.parametrize("failure", [HANGS_UP, 403, 503])
+def test_a_server_that_does_not_answer_tells_nothing(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, failure: int
+) -> None:
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    server.fails["GET", "sparkapplications"] = failure
+
+    assert backend.find(HANDLE) == HANDLE
+    assert backend.status(handle).state is DriverState.UNKNOWN
+    assert not backend.kill(handle)
+    assert NAME in server.of_kind("sparkapplications")
+
+
+@pytest.mark.parametrize(
+    ("told", "age_s", "expected"),
+    [
+        (DriverState.STARTING, 0.0, DriverState.STARTING),
+        (DriverState.ENDED, 0.0, DriverState.ENDED),
+        (DriverState.UNKNOWN, 0.0, DriverState.UNKNOWN),
+        (DriverState.UNKNOWN, UNSEEN_MAX_S + 60, DriverState.ENDED),
+    ],
+)
+def test_before_there_is_an_application_the_submitter_is_looked_at(
+    backend: SparkOperator,
+    monkeypatch: pytest.MonkeyPatch,
+    told: DriverState,
+    age_s: float,
+    expected: DriverState,
+) -> None:
+    monkeypatch.setattr(processes, "status", lambda _: DriverStatus(told, "as told"))
+    monkeypatch.setattr("time.time", lambda: HANDLE.submitted_at + age_s)
+
+    assert backend.status(HANDLE).state is expected
+
+
+# -- the connection -------------------------------------------------------------------------------
+
+
+def test_the_button_of_the_connection(
+    server: ApiServer, settings: ConnectionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ContinuousQueryHook().test_connection() == (
+        True,
+        f"Queries are SparkApplications of {server.url}, streams, sparkoperator.k8s.io.",
+    )
+    server.fails["GET", "sparkapplications"] = 404
+    works, told = ContinuousQueryHook().test_connection()
+    assert not works
+    assert "Kubernetes answers 404" in told
+
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", "kubernetes://?kube_config_path=/none")
+    works, told = ContinuousQueryHook().test_connection()
+    assert not works
+    assert "leads to no Kubernetes" in told
+
+
+def test_a_handle_of_another_place_tells_nothing(settings: ConnectionSettings) -> None:
+    here = backend_that_knows(replace(HANDLE, cluster=spark_operator(settings).cluster), settings)
+    assert isinstance(here, SparkOperator)
+
+    elsewhere = replace(HANDLE, cluster="https://other, streams, sparkoperator.k8s.io")
+    other = backend_that_knows(elsewhere, settings)
+    assert other.status(elsewhere).state is DriverState.UNKNOWN
+    assert not other.kill(elsewhere)
+
+
+def test_it_has_no_standby(settings: ConnectionSettings) -> None:
+    with pytest.raises(ConfigError, match="spark-operator"):
+        ContinuousQueryHook().check_standby()
