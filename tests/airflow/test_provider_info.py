@@ -94,6 +94,8 @@ def test_the_connection_form_reaches_airflow() -> None:
         "deploy-mode",
         "spark-conn-id",
         "spark_submit",
+        "kubernetes-conn-id",
+        "spark-application",
         "environment",
         "environment-from",
         "checkpoint-root",

@@ -63,10 +63,4 @@ class OnKubernetes(OneQuery):
 
     def pods(self, role: str) -> list[Any]:
         """Those of a role, ``driver`` or ``executor``, that have not ended."""
-        return [
-            pod
-            for pod in self.kubelet.pods()
-            if (pod["metadata"].get("labels") or {}).get("spark-role") == role
-            and pod["status"]["phase"] in ("Pending", "Running")
-            and not pod["metadata"].get("deletionTimestamp")
-        ]
+        return self.kubelet.waiting_or_running(role)

@@ -103,7 +103,7 @@ def test_a_worker_that_died_left_one_application_and_a_kill_leaves_none(
     wait_for(lambda: submitted.look().state is DriverState.ENDED, WAIT_S, "its end as told", 0.2)
     assert query.applications(kind) == []
     assert query.secrets() == []
-    wait_for(lambda: not query.kubelet.pods(), WAIT_S, "the end of all pods", 0.2)
+    wait_for(lambda: not query.kubelet.waiting_or_running(), WAIT_S, "the end of all pods", 0.2)
 
     query.start()
     query.await_epochs(2)
@@ -119,9 +119,8 @@ def test_a_start_that_fails_says_why_and_a_driver_that_is_gone_is_missed(
     with pytest.raises(QueryStartError, match="is FAILED") as failed:
         query.start()
     words = str(failed.value).splitlines()
-    assert any(
-        line.startswith("continuous run: Option checkpointStorage.password") for line in words
-    )
+    told = "continuous run: Option checkpointStorage.password"
+    assert any(line.startswith(told) for line in words)
     del query.document["checkpoint_storage"]
 
     query.document["conf"] = {"spark.my.password": SECRET}

@@ -89,6 +89,19 @@ class Kubelet:
         """All there are."""
         return self._server.items(f"{self._core}/pods")
 
+    def waiting_or_running(self, role: str | None = None) -> list[Any]:
+        """Those that have not ended, nor are about to.
+
+        :param role: ``driver`` or ``executor``; None: both.
+        """
+        return [
+            pod
+            for pod in self.pods()
+            if role in (None, (pod["metadata"].get("labels") or {}).get("spark-role"))
+            and (pod.get("status") or {}).get("phase", "Pending") in ("Pending", "Running")
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
+
     def evict(self, name: str) -> None:
         """The node has no memory left: it ends the pod, and tells why."""
         self._evicted.add(self.pod(name)["metadata"]["uid"])
@@ -140,10 +153,12 @@ class Kubelet:
         elif FINALIZER not in pod["metadata"].get("finalizers", ()):
             self._change(name, {"metadata": {"finalizers": [FINALIZER]}})
             self._change(name, {"status": {"phase": "Pending"}})
-        elif container is None:
+        elif container is None and phase == "Pending":
             running = [one for one in found if (one.get("status") or {}).get("phase") == "Running"]
             if self.room is None or len(running) < self.room:
                 self._start(pod)
+        elif container is None:
+            return  # it has run on a node of before
         elif uid in self._evicted and phase == "Running":
             container.kill()
             self._told_end(pod, container, "Evicted")
