@@ -45,7 +45,7 @@ def node_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python_of_nodes(tmp_path_factory.mktemp("node") / "python")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     try:
         with running_api_server(tmp_path_factory.mktemp("kubernetes") / "api") as server:
@@ -61,3 +61,4 @@ def kubelet(server: ApiServer, tmp_path: Path) -> Iterator[Kubelet]:
             yield kubelet
     except NoServerError as error:
         pytest.skip(str(error))
+    server.forget()

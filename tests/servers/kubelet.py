@@ -153,12 +153,10 @@ class Kubelet:
         elif FINALIZER not in pod["metadata"].get("finalizers", ()):
             self._change(name, {"metadata": {"finalizers": [FINALIZER]}})
             self._change(name, {"status": {"phase": "Pending"}})
-        elif container is None and phase == "Pending":
+        elif container is None:
             running = [one for one in found if (one.get("status") or {}).get("phase") == "Running"]
             if self.room is None or len(running) < self.room:
                 self._start(pod)
-        elif container is None:
-            return  # it has run on a node of before
         elif uid in self._evicted and phase == "Running":
             container.kill()
             self._told_end(pod, container, "Evicted")

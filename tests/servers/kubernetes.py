@@ -80,6 +80,10 @@ class ApiServer:
         """End it."""
         self._jvm.stop()
 
+    def forget(self) -> None:
+        """Delete all objects."""
+        self._server.reset()
+
     def create(self, path: str, body: Mapping[str, Any]) -> Any:
         """Create an object: ``/api/v1/namespaces/NAMESPACE/pods``."""
         return self._ask("POST", path, body)
