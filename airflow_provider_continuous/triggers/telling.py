@@ -22,6 +22,8 @@ from airflow.sdk.definitions.asset import AssetNameRef
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_continuous.compat import AdvanceItem, SharedStreamProducer
+from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
@@ -182,6 +184,9 @@ class CheckpointEventTrigger(BaseEventTrigger):
             except ContinuousError as error:
                 self.log.error("Looking again in %g s: %s", RETRY_S, error)
                 turn.not_before = time.time() + RETRY_S
+                if not is_final(error):
+                    where = self.checkpoint_location, self.storage_conn_id
+                    CheckpointLocation.parse(*where).look_up_again()
                 continue
             found = told.cursor.to_dict()
             turn.store, turn.key = store, key
