@@ -29,6 +29,7 @@ from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
+from engine.redaction.logs import redact
 
 EVENTS_MAX = 50
 """So many events at most before Airflow has stored them."""
@@ -100,7 +101,10 @@ class Turns(SharedStreamProducer):
 
 async def _committed(waits: CheckpointTrigger) -> None:
     while True:
-        event = await wait_for_event(waits)
+        try:
+            event = await wait_for_event(waits)
+        except ContinuousError as error:  # it is away for longer than a task would bear it
+            event = {"outcome": "error", "error": redact(str(error))}
         if event["outcome"] == "committed":
             return
         waits.log.error("Looking again in %g s: %s", RETRY_S, event["error"])

@@ -22,7 +22,7 @@ class Vault(MemoryFileSystem):  # type: ignore[misc]
     """Storage in memory that reads only with the key of now."""
 
     protocol = "changing-vault"
-    key_of_now = "first"
+    key_of_now: str | None = "first"
 
     def __init__(self, key: str | None = None, **options: Any) -> None:
         super().__init__(**options)
