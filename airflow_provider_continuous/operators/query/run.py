@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.base import QueryStartingOperator, is_last_attempt
@@ -204,7 +205,11 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
             if self.on_changed == "refuse":
-                self._compare_with_last(location, "refuse")
+                try:
+                    self._compare_with_last(location, "refuse")
+                except AirflowFailException:
+                    self._leave(context, location)
+                    raise
             return self._start(context)[0]
 
     def _leave(self, context: Context, location: str) -> None:
