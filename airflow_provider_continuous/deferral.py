@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 
@@ -17,17 +18,19 @@ LINGER_S = 5.0
 
 MARGIN_S = 4.0
 """For so long a busy scheduler may leave a worker's exit lying, besides."""
+_DEFAULT_DEFERRABLE = "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE"
 
 
 @cache
 def by_default() -> bool:
-    """Whether tasks defer that do not say it: as ``[operators] default_deferrable`` says, and if
-    nobody has set that, yes: these waits are long.
+    """Whether tasks defer that do not say it: as ``[operators] default_deferrable`` says in the
+    environment, and if it is not there, yes: these waits are long.
 
-    ``False`` in ``airflow.cfg`` says nothing: Airflow writes that there by itself.
+    ``False`` in ``airflow.cfg`` says nothing: Airflow writes that there by itself. Where an option
+    comes from is not asked of Airflow: it would run the commands of all secret ones, and a worker
+    may have no right to what they read.
     """
-    option = conf.as_dict(display_source=True)["operators"]["default_deferrable"]
-    unsaid = option[1] in ("default", "airflow.cfg")
+    unsaid = _DEFAULT_DEFERRABLE not in os.environ
     return unsaid or conf.getboolean("operators", "default_deferrable")
 
 

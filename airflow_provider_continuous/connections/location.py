@@ -15,6 +15,7 @@ a location:
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,10 +26,14 @@ from engine.errors import ConfigError
 DEFAULT: Final = "continuous_default"
 """The connection whose checkpoint root names are looked for in, unless another one is named."""
 CONN_TYPE: Final = "continuous"
+KNOWN_FOR_S = 20.0
+"""A connection is looked up so often at most, however many looks at its storage fail."""
 _CONN_ID = r"[^/:*]+"
 _NAME = re.compile(rf"(?:(?P<conn_id>{_CONN_ID}):)?(?P<name>[^/:]+)")
 _NOTHING: Final = "None"
 """What a template makes of what is not there: no name."""
+_opened: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
+"""By scheme and connection: when that was looked up, and what opens the storage."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,34 @@ class CheckpointLocation:
         """Return what fsspec needs to open the storage: of the connection, or nothing.
 
         Opening a connection is the business of the provider that owns the scheme, as for Airflow's
-        ``ObjectStoragePath``; fsspec remembers what it has built the file system from.
+        ``ObjectStoragePath``; fsspec remembers what it has built the file system from. Each
+        connection is looked up once, and again after :meth:`look_up_again`.
         """
         if self.conn_id is None:
             return {}
-        from airflow.sdk.io import attach
+        scheme = urlsplit(self.url).scheme
+        known = _opened.get((scheme, self.conn_id))
+        if known is None:
+            from airflow.sdk.io import get_fs  # attach would remember it for ever
 
-        return dict(attach(urlsplit(self.url).scheme, self.conn_id).fs.storage_options)
+            known = time.monotonic(), dict(get_fs(scheme, self.conn_id).storage_options)
+            _opened[scheme, self.conn_id] = known
+        return dict(known[1])
+
+    def look_up_again(self) -> bool:
+        """The storage has failed, and its connection may say something else by now.
+
+        :returns: whether it is looked up again; False if it has none, or was looked up within
+            :data:`KNOWN_FOR_S`.
+        """
+        if self.conn_id is None:
+            return False
+        key = urlsplit(self.url).scheme, self.conn_id
+        known = _opened.get(key)
+        if known is not None and time.monotonic() - known[0] < KNOWN_FOR_S:
+            return False
+        _opened.pop(key, None)
+        return True
 
 
 def of_connection(location: str, conn_id: str | None) -> str:

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import QueryOverview, overview_of
@@ -218,6 +220,8 @@ class _Search:
                     self._found.queries.setdefault(known, overview)
 
     def _fail(self, location: str, error: str) -> None:
+        with suppress(ContinuousError):  # what is no location has no connection
+            CheckpointLocation.parse(location).look_up_again()
         self._found.errors[location] = error
         if location in self._last.queries:
             self._found.queries[location] = self._last.queries[location]

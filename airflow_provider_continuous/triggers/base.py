@@ -211,10 +211,17 @@ class CheckpointTrigger(BaseTrigger):
             if is_final(error):
                 event = {"outcome": "error", "error": str(error)}
             else:
+                self._open_again()
                 self._bear(error)
         finally:
             self._shared = None
         return self._or_timeout(event)
+
+    def _open_again(self) -> None:
+        """Have the next look open the checkpoint anew: a triggerer runs for months, and a password
+        may be another one by now."""
+        if self.own_hook.location.look_up_again():
+            del self.own_hook
 
     def missed(self, error: ContinuousError) -> Event | None:
         """Bear that a look has not come back: the deadline is an event all the same.
@@ -253,7 +260,7 @@ class CheckpointTrigger(BaseTrigger):
 
     @cached_property
     def own_hook(self) -> CheckpointHook:
-        """The checkpoint; its connection is looked up once per wait."""
+        """The checkpoint; its connection is looked up once per wait, and after a failure."""
         return CheckpointHook(self.checkpoint_location, self.storage_conn_id)
 
     @property

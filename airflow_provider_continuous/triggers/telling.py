@@ -22,11 +22,14 @@ from airflow.sdk.definitions.asset import AssetNameRef
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_continuous.compat import AdvanceItem, SharedStreamProducer
+from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
+from engine.redaction.logs import redact
 
 EVENTS_MAX = 50
 """So many events at most before Airflow has stored them."""
@@ -98,7 +101,10 @@ class Turns(SharedStreamProducer):
 
 async def _committed(waits: CheckpointTrigger) -> None:
     while True:
-        event = await wait_for_event(waits)
+        try:
+            event = await wait_for_event(waits)
+        except ContinuousError as error:  # it is away for longer than a task would bear it
+            event = {"outcome": "error", "error": redact(str(error))}
         if event["outcome"] == "committed":
             return
         waits.log.error("Looking again in %g s: %s", RETRY_S, event["error"])
@@ -182,6 +188,9 @@ class CheckpointEventTrigger(BaseEventTrigger):
             except ContinuousError as error:
                 self.log.error("Looking again in %g s: %s", RETRY_S, error)
                 turn.not_before = time.time() + RETRY_S
+                if not is_final(error):
+                    where = self.checkpoint_location, self.storage_conn_id
+                    CheckpointLocation.parse(*where).look_up_again()
                 continue
             found = told.cursor.to_dict()
             turn.store, turn.key = store, key

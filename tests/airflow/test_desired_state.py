@@ -17,6 +17,7 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
     UpgradeContinuousQueryOperator,
 )
+from airflow_provider_continuous.tasks.users import Users
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
@@ -224,6 +225,8 @@ def test_an_upgrade_by_another_task_is_adopted_and_not_taken_back(
     if on_changed == "refuse":
         with pytest.raises(AirflowFailException, match="is not the query of this task: sql"):
             task.supervised(context, event)
+        users = Users(Checkpoint(spec["checkpoint_location"]).storage, "a_dag", "a_run")
+        assert not users.leave(), "who has given the query up uses it no longer"
     else:
         with pytest.raises(TaskDeferred):
             task.supervised(context, event)

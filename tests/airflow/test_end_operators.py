@@ -98,6 +98,27 @@ def test_it_waits_here(live: LiveCheckpoint, context: Any, operator: Any, asks: 
     query.join()
 
 
+@pytest.mark.parametrize("rendered", ["None", "", None])
+@pytest.mark.parametrize("operator", [DrainContinuousQueryOperator, StopContinuousQueryOperator])
+def test_a_run_that_no_template_has_found_is_no_run(
+    live: LiveCheckpoint, context: Any, operator: Any, rendered: str | None
+) -> None:
+    """As text, and as DAGs have it that render native objects: nobody meant any run, or none."""
+    live.hold("run-1")
+    task = operator(
+        task_id="end",
+        checkpoint_location=live.location,
+        deferrable=False,
+        run_id="{{ ti.xcom_pull('start', key='run_id') }}",
+    )
+    task.run_id = rendered
+
+    with pytest.raises(AirflowFailException, match="and no run"):
+        task.execute(context)
+
+    assert live.checkpoint.requests.pending("run-1") is None
+
+
 def test_a_query_that_goes_on_as_another_run_was_not_drained(
     live: LiveCheckpoint, context: Any
 ) -> None:

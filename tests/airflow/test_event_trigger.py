@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import fsspec
 import pytest
 from airflow.jobs.triggerer_job_runner import TriggerRunner
 
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.triggers import history, telling
+from airflow_provider_continuous.triggers import base, history, telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.test_changed_credentials import Vault, commit
 
 
 class AssetStore(dict[str, Any]):
@@ -244,6 +247,39 @@ def test_a_broken_checkpoint_does_not_end_the_watch(
         assert not triggerer.task.done()
         live.checkpoint.storage.create("offsets/0", entry)
         assert numbers(await triggerer.events(1)) == [(0, 0)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_storage_that_stays_away_does_not_end_the_watch(
+    store: AssetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than a task would bear it: a watcher has no task that could be tried again."""
+    monkeypatch.setattr(telling, "RETRY_S", 0.05)
+    monkeypatch.setattr(base, "UNREACHABLE_MAX_S", 0.05)
+    fsspec.register_implementation(Vault.protocol, Vault, clobber=True)
+    monkeypatch.setattr(Vault, "key_of_now", None)
+    monkeypatch.setattr(Vault, "store", {})
+    commit(0)
+
+    async def refused(triggerer: Triggerer) -> None:
+        """Until it has been away for long enough, and again as it is tried again."""
+        monkeypatch.setattr(Vault, "key_of_now", "another")
+        until = time.monotonic() + 10 * base.UNREACHABLE_MAX_S
+        while time.monotonic() < until and not triggerer.task.done():
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(Vault, "key_of_now", None)
+
+    async def scenario() -> None:
+        watching = EpochEventTrigger("changing-vault://orders", from_epoch=0, poll_interval_s=0.02)
+        triggerer = Triggerer(watching, store)
+        assert numbers(await triggerer.events(1)) == [(0, 0)]
+        await noted(store, 0)
+        await refused(triggerer)
+        assert not triggerer.task.done()
+        commit(1)
+        assert numbers(await triggerer.events(1)) == [(1, 1)]
         await triggerer.dies()
 
     run(scenario)

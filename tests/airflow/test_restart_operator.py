@@ -166,6 +166,17 @@ def test_an_epoch_that_is_not_there(
     assert submitted[0].process.poll() is None, "the query runs on"
 
 
+def test_an_epoch_that_no_template_has_found_is_no_start_from_where_it_was(
+    restart: Restart, context: Any
+) -> None:
+    """Of a DAG that renders native objects."""
+    task = restart(from_epoch="{{ params.epoch }}")
+    task.from_epoch = None
+
+    with pytest.raises(AirflowFailException, match="from_epoch is None"):
+        task.execute(context)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"end": "stop"}, {"from_epoch": 3}, {"on_running": "replace", "accept_repeats": True}],

@@ -395,16 +395,31 @@ def test_a_template_in_it_that_is_wrong_fails_for_good(
         task.execute(told)
 
 
-def test_the_file_that_airflow_writes_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_that_airflow_writes_says_nothing() -> None:
     """It has all defaults in it."""
-    written = {"operators": {"default_deferrable": ("false", "airflow.cfg")}}
-    monkeypatch.setattr(deferral.conf, "as_dict", lambda **_: written)
+    deferral.conf.set("operators", "default_deferrable", "False")
     by_default.cache_clear()
-
-    defers = by_default()
-    by_default.cache_clear()
+    try:
+        defers = by_default()
+    finally:
+        deferral.conf.remove_option("operators", "default_deferrable")
+        by_default.cache_clear()
 
     assert defers
+
+
+def test_the_default_asks_for_no_other_option(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A worker may have no right to what the commands of other options read."""
+    ran = tmp_path / "ran"
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET_CMD", f"touch {ran}")
+    by_default.cache_clear()
+
+    by_default()
+    by_default.cache_clear()
+
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize(("said", "defers"), [(None, True), ("True", True), ("False", False)])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.compat import AirflowFailException, TaskDeferred
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
-from airflow_provider_continuous.errors import QueryEndedError, WaitTimeoutError
+from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, WaitTimeoutError
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import (
@@ -184,6 +184,41 @@ def test_the_end_of_a_supervision_is_no_end_for_others(
 
     assert (result["reason"], result["state"]) == ("epoch", "RUNNING")
     assert end(spec).execute(of("one"))["state"] == "STOPPED"
+
+
+def test_who_has_seen_its_end_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    """Its DAG run goes on, with other tasks; nobody else would end the query of the next one."""
+    context = of("one")
+    supervisor = start(RunContinuousQueryOperator, deferrable=True, takeover_grace=0)
+    with pytest.raises(TaskDeferred) as waiting:
+        supervisor.execute(context)
+    trigger = waiting.value.trigger
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+    checkpoint.requests.ask("drain", by="a person", run_id=trigger.run_id)
+    assert supervisor.supervised(context, trigger.wait())["reason"] == "ended"
+
+    start().execute(of("two"))
+
+    assert end(spec).execute(of("two"))["state"] == "STOPPED"
+
+
+@pytest.mark.parametrize(("tries", "ended"), [(1, False), (3, True)])
+def test_who_has_given_up_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, tries: int, ended: bool
+) -> None:
+    context = of("one")
+    context["ti"].try_number = tries
+    spec["conf"] = {"stand_in": "fail"}
+    with pytest.raises(QueryFailedError):
+        start(RunContinuousQueryOperator, restarts=0).execute(context)
+    del spec["conf"]
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert ("left_to" not in end(spec).execute(of("two"))) is ended
+    assert (state(spec) is QueryState.STOPPED) is ended
 
 
 def test_nor_is_a_start_that_fails_late(

@@ -97,7 +97,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         location = str(document["checkpoint_location"])
         usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
         usage.enter(task)
-        self._is_last = _is_last_attempt(context)
+        self._is_last = is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
         try:
@@ -130,7 +130,7 @@ class QueryStartingOperator(DescribedQueryOperator):
 
     def _watch(self, location: str, run_id: str, context: Context) -> None:
         """Make a run the one that ``on_kill`` asks to end."""
-        self._is_last = _is_last_attempt(context)
+        self._is_last = is_last_attempt(context)
         self._watched = QueryOfTask(
             self.on_kill_action,
             self._opened(location),
@@ -185,7 +185,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         if not status.state.is_active or not self._is_own(status, context):
             return ""
         run = f"Run {status.run_id}, which this task has started,"
-        if not _is_last_attempt(context):
+        if not is_last_attempt(context):
             return f"{run} goes on: a retry adopts it."
         if self.on_kill_action == "detach":
             return f"{run} goes on, as on_kill_action is 'detach'."
@@ -416,11 +416,12 @@ class QueryStartingOperator(DescribedQueryOperator):
 def _is_for_good(error: Exception, context: Context) -> bool:
     """Tell whether no retry comes."""
     if isinstance(error, ContinuousError) and not is_final(error):
-        return _is_last_attempt(context)
+        return is_last_attempt(context)
     return True
 
 
-def _is_last_attempt(context: Context) -> bool:
+def is_last_attempt(context: Context) -> bool:
+    """Tell whether no retry is left."""
     return bool(context["ti"].try_number > context["ti"].max_tries)
 
 

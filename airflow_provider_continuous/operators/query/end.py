@@ -62,6 +62,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.run_id = run_id
+        self._is_of_run = run_id is not None
         self.force = force
         self.continuous_conn_id = continuous_conn_id
 
@@ -69,6 +70,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         """Ask, unless the query has ended already or is used by others, and wait."""
         location = of_connection(str(self.checkpoint_location), self.continuous_conn_id)
         with final_errors():
+            self._check_run_id()
             hook = ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
             status = hook.status(location)
             submitted = None if status.state.is_active else hook.on_its_way(location)
@@ -105,6 +107,15 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                     status = now
             trigger = QueryEndedTrigger(location, str(status.run_id), **self._waiting())
         return self.execute_complete(context, self._await(trigger))
+
+    def _check_run_id(self) -> None:
+        """:raises ConfigError: a run was meant, and its template has found none."""
+        if self._is_of_run and str(self.run_id or "None").strip() in ("", "None"):
+            raise ConfigError(
+                f"run_id is {self.run_id!r}, and no run: nothing was asked to end.",
+                hint="See what the task has returned that the template asks; without run_id, "
+                "whichever run there is ends.",
+            )
 
     def _take_back(self, submitted: SubmittedQuery) -> None:
         """End a submission.

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import QueryEndedError, QueryFailedError, final_errors
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.operators.query.base import QueryStartingOperator
+from airflow_provider_continuous.operators.query.base import QueryStartingOperator, is_last_attempt
 from airflow_provider_continuous.operators.query.standby import end_standby, keep_standby
 from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect, has_failed
@@ -23,7 +24,8 @@ from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
+from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -135,6 +137,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             event = self._stay_with(context, location, run_id)
         if event["outcome"] == "ended":
             self.log.info("The query was asked to end, and has ended")
+            self._leave(context, location)
             return self._result(context, location, event, "ended")
         if event["outcome"] == "timeout":
             return self._finish(context, location, "time")
@@ -192,6 +195,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
         if not restarts.grant():
+            if is_last_attempt(context):
+                self._leave(context, location)
             error = QueryFailedError(
                 f"{died}, after {restarts.total()} restarts by this task: {why}"
             )
@@ -200,8 +205,22 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         self.log.warning("%s\nStarting it again", last)
         with final_errors():
             if self.on_changed == "refuse":
-                self._compare_with_last(location, "refuse")
+                try:
+                    self._compare_with_last(location, "refuse")
+                except AirflowFailException:
+                    self._leave(context, location)
+                    raise
             return self._start(context)[0]
+
+    def _leave(self, context: Context, location: str) -> None:
+        """The query has ended, and this DAG run does not start it again: who does uses it alone.
+
+        What fails here is no reason for a retry, which would start it.
+        """
+        try:
+            users(context, location, self.storage_conn_id).leave()
+        except ContinuousError as error:
+            self.log.warning("%s still seems to use it: %s", context["run_id"], redact(str(error)))
 
     def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
         """Compare what this task wants with a run that others may have started meanwhile: they

@@ -124,6 +124,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         self.on_running = on_running
         self.end = end
         self.from_epoch = from_epoch
+        self._rewinds = from_epoch is not None
         self.accept_repeats = accept_repeats
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -188,4 +189,5 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         self.log.info("Rewound from epoch %d to %d", report.from_epoch, report.to_epoch)
 
     def _rewind_epoch(self) -> int | None:
-        return None if self.from_epoch is None else whole_number("from_epoch", self.from_epoch)
+        # A template that has found nothing may be None by now: that is no start from where it was.
+        return whole_number("from_epoch", self.from_epoch) if self._rewinds else None
