@@ -77,12 +77,13 @@ def make_plan(
     document = dict(submission.document)
     conf = {**(document.pop("conf", None) or {}), **options.conf}
     for key, mark in (marks or {}).items():
-        if key in conf and key != _TAGS:
+        if key in conf and key != _TAGS and conf[key] != mark:
             raise ConfigError(
                 f"The setting {key} is {conf[key]!r}.",
-                hint="Leave it out: by its own one a submission is found again.",
+                hint=f"Leave it out: by {mark!r}, which it has here, a submission is found again. A "
+                "namespace is said by the Spark connection.",
             )
-        conf[key] = f"{conf[key]},{mark}" if key in conf else mark
+        conf[key] = f"{conf[key]},{mark}" if key == _TAGS and key in conf else mark
     conf = {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}
     code = _code(document, submission, cluster, options)
     options = replace(options, py_files=_joined(*code, options.py_files))

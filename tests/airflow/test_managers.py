@@ -293,6 +293,7 @@ def test_a_pod_has_its_submissions_name() -> None:
 
     assert kubernetes.find(HANDLE) == POD
     assert kubernetes.marks(HANDLE) == {
+        "spark.kubernetes.namespace": "streams",
         "spark.kubernetes.driver.pod.name": POD,
         "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
     }

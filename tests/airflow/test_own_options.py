@@ -93,6 +93,35 @@ def test_a_pod_has_no_other_name(
     assert hook.on_its_way(spec["checkpoint_location"]) is None
 
 
+@pytest.mark.parametrize("connected", [{}, {"namespace": "streams"}])
+def test_a_pod_is_in_no_other_namespace(
+    spec: dict[str, Any],
+    told: Path,
+    connection: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    connected: dict[str, str],
+) -> None:
+    """Where the Spark connection leads it would not be found: it would count as ended."""
+    from types import SimpleNamespace
+
+    from airflow.providers.apache.spark.hooks import spark_submit as theirs
+
+    monkeypatch.setattr(theirs, "kube_client", SimpleNamespace(), raising=False)
+    extra = {"deploy-mode": "cluster", **connected}
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    own = "spark.kubernetes.namespace"
+
+    elsewhere = ContinuousQueryHook(spark_submit={"conf": {own: "others"}})
+    with pytest.raises(ConfigError, match=r"kubernetes\.namespace is 'others'"):
+        elsewhere.submit(elsewhere.specification(spec))
+
+    namespace = connected.get("namespace", "default")
+    hook = ContinuousQueryHook(spark_submit={"conf": {own: namespace}})
+    submitted = hook.submit(hook.specification(spec))
+    assert submitted.process.wait(120) == 1
+    assert f"--conf {own}={namespace}" in told.read_text()
+
+
 def test_options_of_a_local_query_are_checked_all_the_same(
     spec: dict[str, Any], stand_in: None
 ) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_continuous.deploy.managers.contract import (
 
 LABEL = "continuous-checkpoint"
 POD_NAME = "spark.kubernetes.driver.pod.name"
+NAMESPACE = "spark.kubernetes.namespace"
 _CONTAINER = "spark-kubernetes-driver"
 """As Spark calls it, unless a template of the pod does."""
 _LINES = 200
@@ -42,8 +43,9 @@ class Kubernetes(Manager):
         self._namespace, self._client = namespace, client
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
-        """The pod's name and its label."""
+        """The pod's namespace, its name and its label."""
         return {
+            NAMESPACE: self._namespace,
             POD_NAME: f"{handle.name}-driver",
             f"spark.kubernetes.driver.label.{LABEL}": handle.label,
         }
