@@ -76,9 +76,14 @@ class SubmittedQuery:
 
     @property
     def has_read_its_files(self) -> bool:
-        """Whether nobody has to stay on this machine to delete what the driver has read."""
-        elsewhere = self.handle.host != socket.gethostname()
-        return elsewhere or self.handle.driver_id is not None or not self.spec_path.exists()
+        """Whether nobody has to stay on this machine: for spark-submit until it has submitted the
+        driver, to delete what the driver has read."""
+        if self.handle.host != socket.gethostname():
+            return True
+        if self._on_cluster:  # its id may be known before any file was read
+            submits = processes.status(self.handle).state
+            return submits not in (DriverState.STARTING, DriverState.RUNNING)
+        return not self.spec_path.exists()
 
     def look(self) -> DriverStatus:
         """Look once, and note what has become known."""
@@ -112,10 +117,9 @@ class SubmittedQuery:
 
     def end(self) -> bool:
         """End it, and all that it has started; tell whether it has ended indeed."""
-        on_cluster = self._backend.name not in ("local", "client")
-        patience_s = _CLUSTER_TERMINATE_S if on_cluster else _TERMINATE_S
+        patience_s = _CLUSTER_TERMINATE_S if self._on_cluster else _TERMINATE_S
         ended = self._backend.kill(self.handle) and self._ends_within(patience_s)
-        if ended and on_cluster:
+        if ended and self._on_cluster:
             return True
         # Also when the process has ended: what it has started may go on.
         if self._backend.kill(self.handle, hard=True) and not ended:
@@ -137,11 +141,15 @@ class SubmittedQuery:
         ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
         if words:
             ends.append(f"The end of what the driver has written on the cluster:\n{words}")
-        wrong = exit_code == WRONG_USE and self._backend.name in ("local", "client")
+        wrong = exit_code == WRONG_USE and not self._on_cluster
         return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint="\n".join(ends) or None,
         )
+
+    @property
+    def _on_cluster(self) -> bool:
+        return self._backend.name not in ("local", "client")
 
     def _ends_within(self, seconds: float) -> bool:
         never, until = Event(), time.monotonic() + seconds
