@@ -80,8 +80,8 @@ def make_plan(
         if key in conf and key != _TAGS and conf[key] != mark:
             raise ConfigError(
                 f"The setting {key} is {conf[key]!r}.",
-                hint=f"Leave it out: by {mark!r}, which it has here, a submission is found again. A "
-                "namespace is said by the Spark connection.",
+                hint=f"Leave it out: by {mark!r}, which it has here, a submission is found again. "
+                "A namespace is said by the Spark connection.",
             )
         conf[key] = f"{conf[key]},{mark}" if key == _TAGS and key in conf else mark
     conf = {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}

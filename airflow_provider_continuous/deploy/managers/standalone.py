@@ -26,6 +26,7 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ask_for_text,
     both_ends,
     said,
+    web_address,
 )
 
 WEB_PORT = 8080
@@ -60,7 +61,7 @@ class StandaloneMaster(Manager):
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
         self._master, self._spark_submit, self._environment = master, spark_submit, environment
-        self._pages = [page.strip().rstrip("/") for page in (web or "").split(",") if page.strip()]
+        self._pages = [web_address(page) for page in (web or "").split(",") if page.strip()]
         self._pages = self._pages or [_page_of(each) for each in master.split(",")]
 
     def find(self, handle: Handle) -> str | None:

@@ -19,6 +19,7 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ask_for_text,
     both_ends,
     said,
+    web_address,
 )
 
 _ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
@@ -45,7 +46,7 @@ class Yarn(Manager):
     id_is_proof = False  # spark-submit tells it before it uploads what the application needs
 
     def __init__(self, address: str | None) -> None:
-        self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps" if address else None
+        self._apps = f"{web_address(address)}/ws/v1/cluster/apps" if address else None
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
         """A tag."""
