@@ -111,6 +111,8 @@ def _plan_with_files(
         private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
         options = replace(options, files=_joined(str(spec_path), options.files))
         arguments = [spec_path.name]
+    options, addresses = options.private()
+    private |= addresses
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
@@ -140,6 +142,7 @@ def _plan_nested(
     cluster: Cluster,
     options: SubmitOptions,
 ) -> Plan:
+    options.refuse_private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
     spec = json.dumps({**document, "conf": private}, ensure_ascii=False)
     name = document.get("name") or "continuous query"

@@ -198,6 +198,56 @@ def test_no_secret_on_the_command_line_or_in_readable_files(
         assert made.command[made.command.index("--principal") + 1] == "streams@REALM"
 
 
+PRIVATE = f"https://reader:{SECRET}@packages.example/spark"
+
+
+@pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("repositories", "spark.jars.repositories"),
+        ("jars", "spark.jars"),
+        ("files", "spark.files"),
+        ("py_files", "spark.submit.pyFiles"),
+        ("archives", "spark.archives"),
+    ],
+)
+def test_a_password_within_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+    kubernetes: None,
+    submission: Submission,
+    manager: str,
+    option: str,
+    key: str,
+) -> None:
+    given: dict[str, Any] = {option: ["a.zip", PRIVATE]}
+    mode = "client" if manager == "standalone" else "cluster"
+
+    made = plan(monkeypatch, submission, manager, mode, **given)
+
+    assert SECRET not in " ".join(made.command)
+    (line,) = [
+        line
+        for line in submission.path(".properties").read_text().splitlines()
+        if line.startswith(f"{key}=")
+    ]
+    written = line.partition("=")[2].encode().decode("unicode_escape")
+    assert written.endswith(f"a.zip,{PRIVATE}")
+    assert f"--{option.replace('_', '-')}" not in made.command
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"), [("cluster", "jars"), ("cluster", "application"), ("client", "application")]
+)
+def test_a_password_that_only_a_command_line_could_take(
+    monkeypatch: pytest.MonkeyPatch, submission: Submission, mode: str, option: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"spark_submit\.{option} ") as caught:
+        plan(monkeypatch, submission, "standalone", mode, **{option: PRIVATE})
+
+    assert SECRET not in str(caught.value)
+
+
 def test_what_the_specification_still_says(
     monkeypatch: pytest.MonkeyPatch, submission: Submission
 ) -> None:
