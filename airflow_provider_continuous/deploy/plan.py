@@ -144,7 +144,7 @@ def _plan_nested(
 ) -> Plan:
     options.refuse_private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    spec = json.dumps({**document, "conf": private}, ensure_ascii=False)
+    spec = json.dumps({**document, "conf": private})  # ASCII: Java may have no locale
     name = document.get("name") or "continuous query"
     public = {key: value for key, value in conf.items() if key not in private}
     inner = cluster.command(

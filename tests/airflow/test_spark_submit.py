@@ -173,6 +173,23 @@ def test_cluster_mode_on_a_standalone_cluster(
     assert not submission.log_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("Größe", "Gr-e"), ("--forget", "forget"), ("数", "query"), ("a.b", "a.b")]
+)
+def test_java_may_know_ascii_alone(
+    monkeypatch: pytest.MonkeyPatch, submission: Submission, name: str, file: str
+) -> None:
+    """So it is where no locale is set: it writes ? for any other letter, also of a file's name."""
+    submission.document["name"] = name  # type: ignore[index]
+
+    sent = plan(monkeypatch, submission, "yarn", "cluster").command[-1]
+    by_environment = plan(monkeypatch, submission, "standalone", "cluster").environment
+
+    assert sent.startswith(f"{file}-2")
+    assert by_environment["CONTINUOUS_SPECIFICATION"].isascii()
+    assert json.loads(by_environment["CONTINUOUS_SPECIFICATION"])["name"] == name
+
+
 @pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_no_secret_on_the_command_line_or_in_readable_files(
