@@ -49,7 +49,8 @@ class DriverStatus:
 
     :param detail: the backend's own word, for people: ``SUBMITTED``, ``exit code 1``.
     :param exit_code: of a process on this machine that has ended, if it is known.
-    :param seen: false if the cluster knows no such driver: it may never have, or not yet.
+    :param seen: false if the cluster knows no such driver: it may never have, or not yet. Also if
+        it never tells who asks from here: then it is UNKNOWN for good.
     """
 
     state: DriverState

@@ -109,7 +109,8 @@ class SubmitOptions:
             if name not in _AS_SETTINGS:
                 raise _readable_by_all(name)
         settings = {_AS_SETTINGS[name]: value for name, value in found.items()}
-        return replace(self, **dict.fromkeys(found)), settings
+        without: dict[str, Any] = dict.fromkeys(found)
+        return replace(self, **without), settings
 
     def refuse_private(self) -> None:
         """:raises ConfigError: an address holds a password, and all are told on a command line."""

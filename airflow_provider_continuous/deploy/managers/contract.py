@@ -18,6 +18,8 @@ from airflow_provider_continuous.deploy.contract import DriverStatus, Handle
 ANSWER_S = 5.0
 """A manager answers within so many seconds, or counts as out of reach."""
 WORDS_BYTES_MAX = 16 * 1024
+REFUSES = (401, 403)
+"""A manager's answers in HTTP to whom it tells nothing."""
 _STREAMS = ("stderr", "stdout")
 """Of a driver on a cluster Java writes to the first one, and Spark what Python writes to the second
 one, errors too."""

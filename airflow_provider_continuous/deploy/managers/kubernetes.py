@@ -13,6 +13,7 @@ from typing import Any
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
     ANSWER_S,
+    REFUSES,
     WORDS_BYTES_MAX,
     Manager,
 )
@@ -57,16 +58,19 @@ class Kubernetes(Manager):
     def status(self, driver_id: str) -> DriverStatus:
         """Ask for the pod."""
         if self._client is None:
-            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: no Kubernetes client")
+            why = f"pod {driver_id}: no Kubernetes client"
+            return DriverStatus(DriverState.UNKNOWN, why, seen=False)
         try:
             pod = self._client.read_namespaced_pod(
                 driver_id, self._namespace, _request_timeout=ANSWER_S
             )
         except Exception as error:  # of a package that need not be installed
-            if getattr(error, "status", None) == 404:
+            answer = getattr(error, "status", None)
+            if answer == 404:
                 why = f"there is no pod {driver_id}"
                 return DriverStatus(DriverState.ENDED, why, seen=False)
-            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: {type(error).__name__}")
+            why = f"pod {driver_id}: {type(error).__name__} {answer or ''}".rstrip()
+            return DriverStatus(DriverState.UNKNOWN, why, seen=answer not in REFUSES)
         # Kubernetes' interface has both as optional: nobody has looked at the pod yet.
         phase = str(getattr(pod.status, "phase", None) or "Pending")
         state = _PHASES.get(phase, DriverState.UNKNOWN)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
+    REFUSES,
     WORDS_BYTES_MAX,
     Manager,
     ManagerError,
@@ -68,14 +69,15 @@ class Yarn(Manager):
         """Ask for the application."""
         if self._apps is None:
             why = "the Spark connection has no yarn_resourcemanager_webapp_address"
-            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}", seen=False)
         try:
             app = ask(f"{self._apps}/{driver_id}").get("app") or {}
         except ManagerError as error:
             if error.status == 404:
                 why = f"YARN does not know {driver_id}"
                 return DriverStatus(DriverState.ENDED, why, seen=False)
-            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}")
+            told = error.status not in REFUSES
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}", seen=told)
         state = str(app.get("state"))
         return DriverStatus(
             _STATES.get(state, DriverState.UNKNOWN),
