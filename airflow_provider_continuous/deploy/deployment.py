@@ -200,11 +200,15 @@ class Deployment:
         )
 
     def log_of_run(self, run_id: str) -> Path | None:
-        """Return the log of a run that was submitted, if it is on this machine."""
+        """Return the log of a run that was submitted, if it is on this machine and can be read."""
         noted = all_notes(self._checkpoint.storage)
         handle = next((each for each in noted if each.run_id == run_id), None)
         log = "" if handle is None else self._own_log(handle)
-        return Path(log) if log and Path(log).exists() else None
+        try:
+            with Path(log).open("rb"):
+                return Path(log)
+        except OSError:  # it is none, elsewhere, or another user's
+            return None
 
     def _own_log(self, handle: Handle) -> str:
         """A note could name any file."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -83,7 +84,10 @@ class SubmittedQuery:
         if self._on_cluster:  # its id may be known before any file was read
             submits = processes.status(self.handle).state
             return submits not in (DriverState.STARTING, DriverState.RUNNING)
-        return not self.spec_path.exists()
+        try:
+            return not self.spec_path.exists()
+        except PermissionError:
+            return True
 
     def look(self) -> DriverStatus:
         """Look once, and note what has become known."""
@@ -130,7 +134,8 @@ class SubmittedQuery:
         """Delete the files that the query has read by now, if they are on this machine."""
         if self.handle.log and self.handle.host == socket.gethostname():
             for suffix in (SPEC_SUFFIX, PROPERTIES_SUFFIX):
-                self._file(suffix).unlink(missing_ok=True)
+                with suppress(PermissionError):  # another user has submitted it, and deletes them
+                    self._file(suffix).unlink(missing_ok=True)
 
     def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
         """Return the error of a query that did not start, with the end of its log.

@@ -18,6 +18,7 @@ from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubern
 from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
 from airflow_provider_continuous.deploy.managers.yarn import Yarn
 from tests.airflow.manager_stand_in import Moved, StandIn, standing_in
+from tests.waiting import wait_until
 
 DRIVER = "driver-20260101000000-0001"
 APPLICATION = "application_1700000000000_0007"
@@ -108,6 +109,23 @@ def test_only_a_driver_can_be_killed(tmp_path: Path) -> None:
 
     assert not master().kill("driver-1 --and more", handle)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_driver_whose_log_is_not_known_here_can_be_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine has submitted it, or the connection names another folder by now."""
+    monkeypatch.chdir(tmp_path)
+    program, told = tmp_path / "spark-submit", tmp_path / "told"
+    program.write_text(f'#!/bin/sh\necho "$@" > {told}.new\nmv {told}.new {told}\n')
+    program.chmod(0o700)
+    asked = StandaloneMaster("spark://a:7077", None, lambda: str(program), dict)
+
+    assert asked.kill(DRIVER, Handle("standalone", "continuous-abc", 0))
+
+    wait_until(told.exists, "the program")
+    assert told.read_text().endswith(f"kill spark://a:7077 {DRIVER}\n")
+    assert sorted(tmp_path.iterdir()) == [program, told]
 
 
 WORKER = "worker-20260101000000-10.0.0.7-40321"

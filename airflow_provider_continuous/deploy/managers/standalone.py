@@ -9,6 +9,7 @@ wait: one whose submission died before its id was noted is found in the output o
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -85,7 +86,9 @@ class StandaloneMaster(Manager):
         if not _ID.fullmatch(driver_id):
             return False
         command = [self._spark_submit(), *_CLIENT, "kill", self._master, driver_id]
-        processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
+        # Whose submission has no log here has no folder for this either.
+        output = f"{handle.log}.kill" if handle.log else os.devnull
+        processes.launch(command, Path(output), self._environment())
         return True
 
     def last_words(self, driver_id: str, handle: Handle) -> str:
