@@ -21,6 +21,12 @@ _AS_SETTINGS = {
     "repositories": "spark.jars.repositories",
 }
 """Options that may hold addresses, and the settings that say the same to spark-submit."""
+_COUNT_ON = {
+    "num_executors": ("yarn", "kubernetes"),
+    "total_executor_cores": ("standalone",),
+    "yarn_queue": ("yarn",),
+}
+"""Options that spark-submit passes over in silence elsewhere."""
 _WORDS = ("application", "driver_jar", *_AS_SETTINGS)
 
 
@@ -90,6 +96,11 @@ class SubmitOptions:
                 f"spark_submit.deploy_mode is {options.deploy_mode!r}.",
                 hint="It is client or cluster.",
             )
+        if not isinstance(options.ship_engine, bool):
+            raise ConfigError(
+                f"spark_submit.ship_engine is {options.ship_engine!r}.",
+                hint="It is true or false, without quotation marks.",
+            )
         if not isinstance(options.conf, Mapping):
             raise ConfigError("spark_submit.conf is no mapping.")
         return options
@@ -98,6 +109,11 @@ class SubmitOptions:
     def given(self) -> bool:
         """Whether any option is."""
         return self != SubmitOptions()
+
+    def without_effect(self, manager: str) -> list[str]:
+        """Return those that are given, and that Spark does not look at on this kind of cluster."""
+        given = [name for name in _COUNT_ON if getattr(self, name) is not None]
+        return [name for name in given if manager not in _COUNT_ON[name]]
 
     def private(self) -> tuple[SubmitOptions, dict[str, str]]:
         """Return those without addresses that hold a password, and these as settings.

@@ -17,6 +17,7 @@ file that only its owner can read, never on a command line.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from airflow_provider_continuous.deploy.private_files import (
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 SPECIFICATION = "CONTINUOUS_SPECIFICATION"
 """The variable that holds the specification where a driver can be given no file."""
@@ -74,6 +77,8 @@ def make_plan(
     :param marks: settings by which the cluster knows the submission. A query may have tags besides.
     :raises ConfigError: a query has another one of them, or something cannot be sent along.
     """
+    for name in options.without_effect(cluster.manager):
+        logger.warning("spark_submit.%s: Spark does not look at it on %s", name, cluster.manager)
     document = dict(submission.document)
     conf = {**(document.pop("conf", None) or {}), **options.conf}
     for key, mark in (marks or {}).items():

@@ -310,6 +310,31 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch, submission: 
         assert part in command + " "
 
 
+@pytest.mark.parametrize(
+    ("manager", "ignored"),
+    [
+        ("standalone", ["num_executors", "yarn_queue"]),
+        ("yarn", ["total_executor_cores"]),
+        ("kubernetes", ["total_executor_cores", "yarn_queue"]),
+    ],
+)
+def test_what_spark_does_not_look_at_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    kubernetes: None,
+    submission: Submission,
+    caplog: pytest.LogCaptureFixture,
+    manager: str,
+    ignored: list[str],
+) -> None:
+    given = {"num_executors": 2, "total_executor_cores": 4, "yarn_queue": "streams"}
+
+    plan(monkeypatch, submission, manager, "client", **given)
+
+    told = [each.message for each in caplog.records if "does not look at" in each.message]
+    assert [text.partition(":")[0] for text in told] == [f"spark_submit.{name}" for name in ignored]
+    assert all(f"on {manager}" in text for text in told)
+
+
 def test_without_secrets_there_is_no_properties_file(
     monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -363,6 +388,7 @@ def test_folders_of_code_are_sent_along(
         ({"executor_memroy": "1g"}, "(?s)no option 'executor_memroy'.*executor_memory"),
         ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
         ({"conf": "a=b"}, "no mapping"),
+        ({"ship_engine": "false"}, "ship_engine is 'false'"),
     ],
 )
 def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
