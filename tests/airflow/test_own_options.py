@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
@@ -147,3 +148,17 @@ def test_a_submission_to_another_cluster_is_not_asked_for(
     assert found.look().detail == "submitted to yarn, where the connection does not lead"
     assert not found.kill()
     first.process.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"executor_memroy": "1g"}, "(?s)no option 'executor_memroy'.*executor_memory"),
+        ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
+        ({"conf": "a=b"}, "no mapping"),
+        ({"ship_engine": "false"}, "ship_engine is 'false'"),
+    ],
+)
+def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        SubmitOptions.read(given)

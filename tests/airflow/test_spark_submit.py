@@ -15,7 +15,6 @@ import pytest
 
 from airflow_provider_continuous.deploy import cluster
 from airflow_provider_continuous.deploy.cluster import Cluster
-from airflow_provider_continuous.deploy.driver_log import BYTES_MAX, LINES_MAX, DriverLog
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
@@ -382,20 +381,6 @@ def test_folders_of_code_are_sent_along(
     assert zip_modules(tmp_path / "lib", Path(lib).parent) != Path(lib)
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"executor_memroy": "1g"}, "(?s)no option 'executor_memroy'.*executor_memory"),
-        ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
-        ({"conf": "a=b"}, "no mapping"),
-        ({"ship_engine": "false"}, "ship_engine is 'false'"),
-    ],
-)
-def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        SubmitOptions.read(given)
-
-
 # -- what is missing --------------------------------------------------------------------------
 
 
@@ -500,41 +485,6 @@ def test_variables_may_be_set_where_the_driver_runs(
     else:
         with pytest.raises(ConfigError, match="ONLY_ON_THE_CLUSTER is not set"):
             hook.specification(spec)
-
-
-# -- the driver's log -------------------------------------------------------------------------
-
-
-def test_a_log_that_is_not_here_has_no_lines() -> None:
-    assert DriverLog(Path("/no/such/file")).new_lines() == []
-
-
-def test_new_lines_only(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log = DriverLog(path)
-    path.write_text("one\ntwo\nthr")
-
-    assert log.new_lines() == ["one", "two"]
-    path.write_text("one\ntwo\nthree password=hush\nlast")
-    assert log.new_lines() == ["three password=***"]
-    assert DriverLog(path, log.position).new_lines(ended=True) == ["last"]
-    assert log.new_lines() == []
-
-
-def test_a_look_is_limited(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log = DriverLog(path)
-    path.write_text("".join(f"{number:05}\n" for number in range(1000)))
-
-    told, *lines = log.new_lines()
-
-    assert told == f"... {6 * (1000 - LINES_MAX):,} bytes left out, see {path}"
-    assert lines == [f"{number:05}" for number in range(1000 - LINES_MAX, 1000)]
-    path.write_text("x" * 10 * BYTES_MAX + "\nthe end\n")
-    told, *lines = log.new_lines()
-    assert lines == ["the end"]
-    assert "bytes left out" in told
-    assert log.position == path.stat().st_size
 
 
 def test_a_spark_provider_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
