@@ -74,7 +74,8 @@ class Handle:
     :param pid: of the process that was started there, the driver or spark-submit; None before.
     :param started: which process of that number, see :class:`engine.checkpoint.process.Process`.
     :param submitter: the process that submits, as ``pid`` and ``started``.
-    :param cluster: the master that it was submitted to; empty for a process.
+    :param cluster: the master, and on Kubernetes the namespace, that it was submitted to; empty for
+        a process.
     :param driver_id: the driver or application on the cluster, once it is known.
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.

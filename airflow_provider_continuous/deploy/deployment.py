@@ -88,7 +88,7 @@ class Deployment:
                 known.own = known.handle.by == by
                 self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
                 return known
-            backend, master = backend_of(self._settings)
+            backend, place = backend_of(self._settings)
             if self._stands_by:
                 check_mode(backend.name)
             backend.check()
@@ -105,7 +105,7 @@ class Deployment:
                 previous_run_id=submission.previous_run_id,
                 host=socket.gethostname(),
                 submitter=(os.getpid(), Process.current().started),
-                cluster=master,
+                cluster=place,
                 document=document,
                 stands_by=self._stands_by,
             )

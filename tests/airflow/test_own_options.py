@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import ConfigError
 
 Connect = Callable[..., None]
@@ -147,6 +149,33 @@ def test_a_submission_to_another_cluster_is_not_asked_for(
     assert found is not None
     assert found.look().detail == "submitted to yarn, where the connection does not lead"
     assert not found.kill()
+    first.process.wait(120)
+
+
+def test_another_namespace_is_another_cluster(
+    spec: dict[str, Any], told: Path, connection: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that is not found there has not ended."""
+    from types import SimpleNamespace
+
+    from airflow.providers.apache.spark.hooks import spark_submit as theirs
+
+    monkeypatch.setattr(theirs, "kube_client", SimpleNamespace(), raising=False)
+    extra = {"deploy-mode": "cluster", "namespace": "streams"}
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    hook = ContinuousQueryHook()
+    first = hook.submit(hook.specification(spec))
+    location = spec["checkpoint_location"]
+    noted = Notes(open_storage(location)).last()
+    assert noted is not None
+    assert noted.cluster == "k8s://https://a, namespace streams"
+
+    extra["namespace"] = "others"
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    elsewhere = ContinuousQueryHook().submission(location, first.handle.number)
+
+    assert elsewhere is not None
+    assert elsewhere.look().detail.startswith("submitted to k8s://https://a, namespace streams")
     first.process.wait(120)
 
 
