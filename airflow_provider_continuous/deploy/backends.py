@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
-    """Return the backend of new submissions, and the master of its cluster, empty without one.
+    """Return the backend of new submissions, and the place of its cluster, empty without one.
 
     :raises ConfigError: what the connection names is not there.
     """
@@ -41,7 +41,7 @@ def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
     if cluster.deploy_mode == "client":
         return ClientMode(cluster, options), ""
     manager = _manager(cluster, options, settings)
-    return ClusterMode(cluster, options, manager), cluster.master
+    return ClusterMode(cluster, options, manager), cluster.place
 
 
 def spark_operator(settings: ConnectionSettings) -> SparkOperator:
@@ -63,8 +63,9 @@ def backend_that_knows(handle: Handle, settings: ConnectionSettings) -> Backend:
     if handle.backend in ("local", "client"):
         # A process is a process, whatever the connection says by now.
         return LocalProcess(handle.backend)
-    backend, master = backend_of(settings)
-    if (backend.name, master) == (handle.backend, handle.cluster):
+    backend, place = backend_of(settings)
+    # An earlier release has noted the master alone.
+    if backend.name == handle.backend and handle.cluster in (place, place.partition(", ")[0]):
         return backend
     return _OfAnother(handle)
 

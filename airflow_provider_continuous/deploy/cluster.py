@@ -94,6 +94,12 @@ class Cluster:
         )
 
     @property
+    def place(self) -> str:
+        """What tells it from others, for a submission's note."""
+        told = f", namespace {self.namespace}" if self.manager == "kubernetes" else ""
+        return f"{self.master}{told}"
+
+    @property
     def ships_files(self) -> bool:
         """Whether files of this machine reach the driver."""
         return self.deploy_mode == "client" or self.manager != "standalone"

@@ -49,7 +49,8 @@ class DriverStatus:
 
     :param detail: the backend's own word, for people: ``SUBMITTED``, ``exit code 1``.
     :param exit_code: of a process on this machine that has ended, if it is known.
-    :param seen: false if the cluster knows no such driver: it may never have, or not yet.
+    :param seen: false if the cluster knows no such driver: it may never have, or not yet. Also if
+        it never tells who asks from here: then it is UNKNOWN for good.
     """
 
     state: DriverState
@@ -74,7 +75,8 @@ class Handle:
     :param pid: of the process that was started there, the driver or spark-submit; None before.
     :param started: which process of that number, see :class:`engine.checkpoint.process.Process`.
     :param submitter: the process that submits, as ``pid`` and ``started``.
-    :param cluster: the master that it was submitted to; empty for a process.
+    :param cluster: the master, and on Kubernetes the namespace, that it was submitted to; empty for
+        a process.
     :param driver_id: the driver or application on the cluster, once it is known.
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.

@@ -88,7 +88,7 @@ class Deployment:
                 known.own = known.handle.by == by
                 self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
                 return known
-            backend, master = backend_of(self._settings)
+            backend, place = backend_of(self._settings)
             if self._stands_by:
                 check_mode(backend.name)
             backend.check()
@@ -105,7 +105,7 @@ class Deployment:
                 previous_run_id=submission.previous_run_id,
                 host=socket.gethostname(),
                 submitter=(os.getpid(), Process.current().started),
-                cluster=master,
+                cluster=place,
                 document=document,
                 stands_by=self._stands_by,
             )
@@ -199,11 +199,15 @@ class Deployment:
         )
 
     def log_of_run(self, run_id: str) -> Path | None:
-        """Return the log of a run that was submitted, if it is on this machine."""
+        """Return the log of a run that was submitted, if it is on this machine and can be read."""
         noted = all_notes(self._checkpoint.storage)
         handle = next((each for each in noted if each.run_id == run_id), None)
         log = "" if handle is None else self._own_log(handle)
-        return Path(log) if log and Path(log).exists() else None
+        try:
+            with Path(log).open("rb"):
+                return Path(log)
+        except OSError:  # it is none, elsewhere, or another user's
+            return None
 
     def _own_log(self, handle: Handle) -> str:
         """A note could name any file."""

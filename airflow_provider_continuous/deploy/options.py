@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
 from engine.errors import ConfigError
+from engine.redaction.logs import redact
+
+LEAD_TO_DRIVER = ("deploy_mode", "master_web")
+"""Options that must be known to ask how a driver is."""
+_AS_SETTINGS = {
+    "files": "spark.files",
+    "py_files": "spark.submit.pyFiles",
+    "archives": "spark.archives",
+    "jars": "spark.jars",
+    "packages": "spark.jars.packages",
+    "repositories": "spark.jars.repositories",
+}
+"""Options that may hold addresses, and the settings that say the same to spark-submit."""
+_COUNT_ON = {
+    "num_executors": ("yarn", "kubernetes"),
+    "total_executor_cores": ("standalone",),
+    "yarn_queue": ("yarn",),
+}
+"""Options that spark-submit passes over in silence elsewhere."""
+_WORDS = ("application", "driver_jar", *_AS_SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,11 @@ class SubmitOptions:
                 f"spark_submit.deploy_mode is {options.deploy_mode!r}.",
                 hint="It is client or cluster.",
             )
+        if not isinstance(options.ship_engine, bool):
+            raise ConfigError(
+                f"spark_submit.ship_engine is {options.ship_engine!r}.",
+                hint="It is true or false, without quotation marks.",
+            )
         if not isinstance(options.conf, Mapping):
             raise ConfigError("spark_submit.conf is no mapping.")
         return options
@@ -85,8 +110,43 @@ class SubmitOptions:
         """Whether any option is."""
         return self != SubmitOptions()
 
+    def without_effect(self, manager: str) -> list[str]:
+        """Return those that are given, and that Spark does not look at on this kind of cluster."""
+        given = [name for name in _COUNT_ON if getattr(self, name) is not None]
+        return [name for name in given if manager not in _COUNT_ON[name]]
+
+    def private(self) -> tuple[SubmitOptions, dict[str, str]]:
+        """Return those without addresses that hold a password, and these as settings.
+
+        :raises ConfigError: Spark takes one of them on a command line alone.
+        """
+        found = {name: getattr(self, name) for name in self._private()}
+        for name in found:
+            if name not in _AS_SETTINGS:
+                raise _readable_by_all(name)
+        settings = {_AS_SETTINGS[name]: value for name, value in found.items()}
+        without: dict[str, Any] = dict.fromkeys(found)
+        return replace(self, **without), settings
+
+    def refuse_private(self) -> None:
+        """:raises ConfigError: an address holds a password, and all are told on a command line."""
+        for name in self._private():
+            raise _readable_by_all(name)
+
+    def _private(self) -> list[str]:
+        values = {name: getattr(self, name) for name in _WORDS}
+        return [name for name, value in values.items() if value and redact(value) != value]
+
     def of_the_hook(self) -> dict[str, Any]:
         """Return those that ``SparkSubmitHook`` takes as they are."""
         own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar", "master_web"}
         names = [option.name for option in fields(self) if option.name not in own]
         return {name: getattr(self, name) for name in names}
+
+
+def _readable_by_all(name: str) -> ConfigError:
+    return ConfigError(
+        f"spark_submit.{name} holds a password, and would be on a command line, which all users "
+        "of its machine can read.",
+        hint="Name a place that needs none, or whose password Spark has otherwise.",
+    )

@@ -17,6 +17,7 @@ file that only its owner can read, never on a command line.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,8 @@ from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 SPECIFICATION = "CONTINUOUS_SPECIFICATION"
 """The variable that holds the specification where a driver can be given no file."""
@@ -73,6 +76,8 @@ def make_plan(
     :param marks: settings by which the cluster knows the submission. A query may have tags besides.
     :raises ConfigError: a query has another one of them, or something cannot be sent along.
     """
+    for name in options.without_effect(cluster.manager):
+        logger.warning("spark_submit.%s: Spark does not look at it on %s", name, cluster.manager)
     document = dict(submission.document)
     conf = spark_conf(document.pop("conf", None), options.conf, marks=marks)
     code = _code(document, submission, cluster, options)
@@ -101,6 +106,8 @@ def _plan_with_files(
         private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
         options = replace(options, files=_joined(str(spec_path), options.files))
         arguments = [spec_path.name]
+    options, addresses = options.private()
+    private |= addresses
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
@@ -130,8 +137,9 @@ def _plan_nested(
     cluster: Cluster,
     options: SubmitOptions,
 ) -> Plan:
+    options.refuse_private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
-    spec = json.dumps({**document, "conf": private}, ensure_ascii=False)
+    spec = json.dumps({**document, "conf": private})  # ASCII: Java may have no locale
     name = document.get("name") or "continuous query"
     public = {key: value for key, value in conf.items() if key not in private}
     inner = cluster.command(

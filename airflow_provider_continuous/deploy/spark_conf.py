@@ -22,12 +22,13 @@ def spark_conf(
     """
     conf = {key: value for each in given for key, value in (each or {}).items()}
     for key, mark in (marks or {}).items():
-        if key in conf and key != _TAGS:
+        if key in conf and key != _TAGS and conf[key] != mark:
             raise ConfigError(
                 f"The setting {key} is {conf[key]!r}.",
-                hint="Leave it out: by its own one a submission is found again.",
+                hint=f"Leave it out: by {mark!r}, which it has here, a submission is found again. "
+                "A namespace is said by the connection.",
             )
-        conf[key] = f"{conf[key]},{mark}" if key in conf else mark
+        conf[key] = f"{conf[key]},{mark}" if key == _TAGS and key in conf else mark
     return {key: _text(value) for key, value in conf.items() if key not in _GIVES_WAY}
 
 

@@ -106,7 +106,7 @@ class ClusterMode(SparkSubmit):
         submits = processes.status(handle)
         if submits.state in (DriverState.RUNNING, DriverState.STARTING):
             return DriverStatus(DriverState.STARTING, f"{submits.detail} submits it")
-        if submits.exit_code:
+        if submits.exit_code and (handle.driver_id is None or not told.seen):
             return submits
         if handle.driver_id is None:
             never = submits.state is DriverState.ENDED and handle.pid is None
@@ -122,7 +122,7 @@ class ClusterMode(SparkSubmit):
         driver_id = handle.driver_id or self._manager.find(handle)
         if driver_id is None:
             return stopped
-        return self._manager.kill(driver_id, handle)
+        return self._manager.kill(driver_id, handle) or stopped
 
     def last_words(self, handle: Handle) -> str:
         """Ask the manager for them; what Spark tells of its own end is left out."""

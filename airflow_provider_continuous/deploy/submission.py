@@ -53,8 +53,10 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """The query's name, as far as it can be part of a file's name, which has 255 bytes."""
-        return re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or "query"))[:_NAME_MAX]
+        """The query's name, as far as it can be part of a file's name: 255 bytes, of letters that
+        Java knows without a locale, and no option of a command line."""
+        name = re.sub(r"[^\w.-]+", "-", str(self.document.get("name") or ""), flags=re.ASCII)
+        return name[:_NAME_MAX].strip("-") or "query"
 
     @property
     def run_options(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -76,9 +77,19 @@ class SubmittedQuery:
 
     @property
     def has_read_its_files(self) -> bool:
-        """Whether nobody has to stay on this machine to delete what the driver has read."""
-        elsewhere = self.handle.host != socket.gethostname()
-        return elsewhere or self.handle.driver_id is not None or not self.spec_path.exists()
+        """Whether nobody has to stay on this machine: for spark-submit until it has submitted the
+        driver, to delete what the driver has read."""
+        if self.handle.host != socket.gethostname():
+            return True
+        if self._on_cluster and self.handle.pid is None:  # no process of this machine submits it
+            return True
+        if self._on_cluster:  # its id may be known before any file was read
+            submits = processes.status(self.handle).state
+            return submits not in (DriverState.STARTING, DriverState.RUNNING)
+        try:
+            return not self.spec_path.exists()
+        except PermissionError:
+            return True
 
     def look(self) -> DriverStatus:
         """Look once, and note what has become known."""
@@ -112,10 +123,9 @@ class SubmittedQuery:
 
     def end(self) -> bool:
         """End it, and all that it has started; tell whether it has ended indeed."""
-        on_cluster = self._backend.name not in ("local", "client")
-        patience_s = _CLUSTER_TERMINATE_S if on_cluster else _TERMINATE_S
+        patience_s = _CLUSTER_TERMINATE_S if self._on_cluster else _TERMINATE_S
         ended = self._backend.kill(self.handle) and self._ends_within(patience_s)
-        if ended and on_cluster:
+        if ended and self._on_cluster:
             return True
         # Also when the process has ended: what it has started may go on.
         if self._backend.kill(self.handle, hard=True) and not ended:
@@ -126,7 +136,8 @@ class SubmittedQuery:
         """Delete the files that the query has read by now, if they are on this machine."""
         if self.handle.log and self.handle.host == socket.gethostname():
             for suffix in (SPEC_SUFFIX, PROPERTIES_SUFFIX):
-                self._file(suffix).unlink(missing_ok=True)
+                with suppress(PermissionError):  # another user has submitted it, and deletes them
+                    self._file(suffix).unlink(missing_ok=True)
 
     def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
         """Return the error of a query that did not start, with the end of its log.
@@ -137,11 +148,15 @@ class SubmittedQuery:
         ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
         if words:
             ends.append(f"The end of what the driver has written on the cluster:\n{words}")
-        wrong = exit_code == WRONG_USE and self._backend.name in ("local", "client")
+        wrong = exit_code == WRONG_USE and not self._on_cluster
         return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint="\n".join(ends) or None,
         )
+
+    @property
+    def _on_cluster(self) -> bool:
+        return self._backend.name not in ("local", "client")
 
     def _ends_within(self, seconds: float) -> bool:
         never, until = Event(), time.monotonic() + seconds

@@ -15,6 +15,10 @@ import pytest
 from airflow_provider_continuous.deploy.managers import contract
 
 
+class Moved(str):
+    """An answer: it is at this address for now."""
+
+
 class StandIn(ThreadingHTTPServer):
     """Answers with what stands in ``answers`` by path; notes what is asked."""
 
@@ -40,7 +44,10 @@ class _Answers(BaseHTTPRequestHandler):
         answer = self.server.answers.get(path.path, 404)
         if callable(answer):
             answer = answer(parse_qs(path.query))
-        self.send_response(answer if isinstance(answer, int) else 200)
+        moved = isinstance(answer, Moved)
+        self.send_response(answer if isinstance(answer, int) else 307 if moved else 200)
+        if moved:
+            self.send_header("Location", f"{answer}{self.path}")
         self.end_headers()
         if not isinstance(answer, int):
             self.wfile.write(answer.encode() if isinstance(answer, str) else dumped(answer))

@@ -98,6 +98,48 @@ def test_of_another_machines_submission_nothing_is_presumed_for_a_time(
     assert mode(server).status(elsewhere).state is expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(503, DriverState.UNKNOWN), (401, DriverState.ENDED), (403, DriverState.ENDED)],
+)
+def test_yarn_may_not_answer_as_a_submission_fails(
+    server: StandIn, tmp_path: Path, answer: int, expected: DriverState
+) -> None:
+    """Away for a time, it may have an application that comes to run. Whom it never answers has but
+    the exit code."""
+    server.answers[APP] = answer
+    backend = mode(server)
+    handle = submitting(tmp_path, "exit 3")
+    ended(handle)
+
+    assert backend.status(backend.find(handle)).state is expected
+
+    server.answers[APP] = {"app": {"state": "ACCEPTED", "finalStatus": "UNDEFINED"}}
+    assert backend.status(backend.find(handle)).state is DriverState.STARTING
+
+
+def test_without_an_address_the_exit_code_tells(tmp_path: Path) -> None:
+    cluster: Any = SimpleNamespace(manager="yarn")
+    backend = ClusterMode(cluster, SubmitOptions(), Yarn(None))
+    handle = submitting(tmp_path, "exit 3")
+    ended(handle)
+
+    assert backend.status(backend.find(handle)).state is DriverState.ENDED
+
+
+def test_who_is_stopped_before_there_is_an_application_was_asked(
+    server: StandIn, tmp_path: Path
+) -> None:
+    server.answers[APP] = 404
+    backend = mode(server)
+    handle = backend.find(submitting(tmp_path, "exec sleep 600"))
+
+    assert backend.kill(handle)
+
+    ended(handle)
+    assert backend.status(handle).state is DriverState.ENDED
+
+
 def test_an_application_that_was_killed_is_over_whoever_still_submits(
     server: StandIn, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ runs in them is ``stand_in.py`` instead of Spark."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,16 @@ import pytest
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.deploy import deployment, processes
 from airflow_provider_continuous.deploy.contract import UNSEEN_MAX_S, DriverState, Handle
+from airflow_provider_continuous.deploy.deployment import Deployment
+from airflow_provider_continuous.deploy.local import LocalProcess
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
+from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
 from airflow_provider_continuous.tasks.killing import TaskIdentity
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage.opening import open_storage
 from scripts.local_airflow.rest import wait_for
@@ -363,3 +368,58 @@ def test_a_note_that_is_not_there_for_a_moment_is_one(
     notes = Path(waiting["checkpoint_location"]) / FOLDER
     assert [each.name for each in notes.iterdir()] == ["0"]
     assert hook.on_its_way(waiting["checkpoint_location"]) is not None
+
+
+@pytest.fixture
+def another_user(tmp_path: Path) -> Iterator[None]:
+    """This process may enter no folder of the one that has submitted: tasks may have users of their
+    own (``run_as_user``), and a query's logs are those of its starter alone."""
+    (tmp_path / "logs").chmod(0)
+    user = os.geteuid()
+    if user == 0:  # whom no mode stops
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        (tmp_path / "logs").chmod(0o700)
+
+
+def submission_of_another(tmp_path: Path, backend: str) -> SubmittedQuery:
+    log = str(tmp_path / "logs" / "numbers.log")
+    (tmp_path / "logs").mkdir()
+    handle = Handle(backend, "continuous-abc", 3, log=log, host=os.uname().nodename)
+    return SubmittedQuery("a-checkpoint", handle, LocalProcess(backend), lambda _: None)
+
+
+@pytest.mark.parametrize("backend", ["local", "client"])
+def test_files_of_another_user_are_theirs(
+    tmp_path: Path, request: pytest.FixtureRequest, backend: str
+) -> None:
+    submitted = submission_of_another(tmp_path, backend)
+    request.getfixturevalue("another_user")
+
+    assert submitted.has_read_its_files, "nobody here could delete them"
+    submitted.forget_secrets()
+    assert submitted.new_lines(ended=True) == []
+
+
+def test_the_log_of_another_users_run(
+    tmp_path: Path,
+    spec: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    log = tmp_path / "logs" / "numbers.log"
+    log.parent.mkdir()
+    log.touch()
+    checkpoint = Checkpoint(spec["checkpoint_location"])
+    noted = [Handle("local", "continuous-abc", 0, log=str(log), run_id="a-run")]
+    monkeypatch.setattr(deployment, "all_notes", lambda _: noted)
+    found = Deployment(checkpoint.url, checkpoint, ConnectionSettings(), log.parent, None)
+    assert found.log_of_run("a-run") == log
+    assert found.log_of_run("another-run") is None
+
+    request.getfixturevalue("another_user")
+
+    assert found.log_of_run("a-run") is None

@@ -3,6 +3,8 @@ that answer as Spark's master and YARN's ResourceManager do, and a client as Kub
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,8 @@ from airflow_provider_continuous.deploy.managers.contract import Manager, Manage
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubernetes
 from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
 from airflow_provider_continuous.deploy.managers.yarn import Yarn
-from tests.airflow.manager_stand_in import StandIn, standing_in
+from tests.airflow.manager_stand_in import Moved, StandIn, standing_in
+from tests.waiting import wait_until
 
 DRIVER = "driver-20260101000000-0001"
 APPLICATION = "application_1700000000000_0007"
@@ -106,6 +109,23 @@ def test_only_a_driver_can_be_killed(tmp_path: Path) -> None:
 
     assert not master().kill("driver-1 --and more", handle)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_driver_whose_log_is_not_known_here_can_be_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine has submitted it, or the connection names another folder by now."""
+    monkeypatch.chdir(tmp_path)
+    program, told = tmp_path / "spark-submit", tmp_path / "told"
+    program.write_text(f'#!/bin/sh\necho "$@" > {told}.new\nmv {told}.new {told}\n')
+    program.chmod(0o700)
+    asked = StandaloneMaster("spark://a:7077", None, lambda: str(program), dict)
+
+    assert asked.kill(DRIVER, Handle("standalone", "continuous-abc", 0))
+
+    wait_until(told.exists, "the program")
+    assert told.read_text().endswith(f"kill spark://a:7077 {DRIVER}\n")
+    assert sorted(tmp_path.iterdir()) == [program, told]
 
 
 WORKER = "worker-20260101000000-10.0.0.7-40321"
@@ -217,6 +237,54 @@ def test_yarn_is_asked_for_the_end(server: StandIn) -> None:
     assert not Yarn(server.address).kill(APPLICATION, HANDLE)
 
 
+def test_of_two_yarns_the_active_one_is_asked(server: StandIn) -> None:
+    """A ResourceManager that stands by sends whoever asks it to the active one."""
+    app = f"{APPS}/{APPLICATION}"
+    server.answers = {app: {"app": {"state": "RUNNING"}}, f"{app}/state": {"state": "KILLED"}}
+    with standing_in() as standby:
+        standby.answers = dict.fromkeys(server.answers, Moved(server.address))
+        yarn = Yarn(standby.address)
+
+        assert state(yarn, APPLICATION) is DriverState.RUNNING
+        assert yarn.kill(APPLICATION, HANDLE)
+
+        assert server.asked[-1] == ("PUT", f"{app}/state", {"state": "KILLED"})
+        standby.answers[f"{app}/state"] = Moved(standby.address)
+        assert not yarn.kill(APPLICATION, HANDLE), "in circles"
+
+
+def test_an_address_without_http(server: StandIn) -> None:
+    """As the Spark provider takes that of YARN."""
+    host = server.address.removeprefix("http://")
+    server.answers[f"{APPS}/{APPLICATION}"] = {"app": {"state": "RUNNING"}}
+    server.answers["/json/"] = {"status": "ALIVE"}
+
+    assert state(Yarn(host), APPLICATION) is DriverState.RUNNING
+    assert state(master(host), DRIVER) is DriverState.ENDED
+
+
+@pytest.mark.parametrize(
+    "answer", [b"\x15\x03\x03\x00\x02\x02P", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_who_does_not_speak_http_to_its_end(answer: bytes) -> None:
+    """A port of HTTPS; a manager that dies while it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answers() -> None:
+            met, _ = listening.accept()
+            with met:
+                met.recv(4096)
+                met.sendall(answer)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        told = Yarn(f"http://127.0.0.1:{listening.getsockname()[1]}").status(APPLICATION)
+        thread.join()
+
+    assert told.state is DriverState.UNKNOWN
+    assert "does not answer" in told.detail
+
+
 def test_the_last_words_are_with_the_node_of_the_last_attempt(server: StandIn) -> None:
     container = "container_1700000000000_0007_02_000001"
     app = {
@@ -300,6 +368,7 @@ def test_a_pod_has_its_submissions_name() -> None:
 
     assert kubernetes.find(HANDLE) == POD
     assert kubernetes.marks(HANDLE) == {
+        "spark.kubernetes.namespace": "streams",
         "spark.kubernetes.driver.pod.name": POD,
         "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
     }

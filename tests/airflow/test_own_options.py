@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
+from engine.checkpoint.storage.opening import open_storage
 from engine.errors import ConfigError
 
 Connect = Callable[..., None]
@@ -93,6 +96,35 @@ def test_a_pod_has_no_other_name(
     assert hook.on_its_way(spec["checkpoint_location"]) is None
 
 
+@pytest.mark.parametrize("connected", [{}, {"namespace": "streams"}])
+def test_a_pod_is_in_no_other_namespace(
+    spec: dict[str, Any],
+    told: Path,
+    connection: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    connected: dict[str, str],
+) -> None:
+    """Where the Spark connection leads it would not be found: it would count as ended."""
+    from types import SimpleNamespace
+
+    from airflow.providers.apache.spark.hooks import spark_submit as theirs
+
+    monkeypatch.setattr(theirs, "kube_client", SimpleNamespace(), raising=False)
+    extra = {"deploy-mode": "cluster", **connected}
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    own = "spark.kubernetes.namespace"
+
+    elsewhere = ContinuousQueryHook(spark_submit={"conf": {own: "others"}})
+    with pytest.raises(ConfigError, match=r"kubernetes\.namespace is 'others'"):
+        elsewhere.submit(elsewhere.specification(spec))
+
+    namespace = connected.get("namespace", "default")
+    hook = ContinuousQueryHook(spark_submit={"conf": {own: namespace}})
+    submitted = hook.submit(hook.specification(spec))
+    assert submitted.process.wait(120) == 1
+    assert f"--conf {own}={namespace}" in told.read_text()
+
+
 def test_options_of_a_local_query_are_checked_all_the_same(
     spec: dict[str, Any], stand_in: None
 ) -> None:
@@ -118,3 +150,44 @@ def test_a_submission_to_another_cluster_is_not_asked_for(
     assert found.look().detail == "submitted to yarn, where the connection does not lead"
     assert not found.kill()
     first.process.wait(120)
+
+
+def test_another_namespace_is_another_cluster(
+    spec: dict[str, Any], told: Path, connection: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that is not found there has not ended."""
+    from types import SimpleNamespace
+
+    from airflow.providers.apache.spark.hooks import spark_submit as theirs
+
+    monkeypatch.setattr(theirs, "kube_client", SimpleNamespace(), raising=False)
+    extra = {"deploy-mode": "cluster", "namespace": "streams"}
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    hook = ContinuousQueryHook()
+    first = hook.submit(hook.specification(spec))
+    location = spec["checkpoint_location"]
+    noted = Notes(open_storage(location)).last()
+    assert noted is not None
+    assert noted.cluster == "k8s://https://a, namespace streams"
+
+    extra["namespace"] = "others"
+    connection("spark_default", "spark", host="k8s://https://a", extra=extra)
+    elsewhere = ContinuousQueryHook().submission(location, first.handle.number)
+
+    assert elsewhere is not None
+    assert elsewhere.look().detail.startswith("submitted to k8s://https://a, namespace streams")
+    first.process.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"executor_memroy": "1g"}, "(?s)no option 'executor_memroy'.*executor_memory"),
+        ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
+        ({"conf": "a=b"}, "no mapping"),
+        ({"ship_engine": "false"}, "ship_engine is 'false'"),
+    ],
+)
+def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        SubmitOptions.read(given)

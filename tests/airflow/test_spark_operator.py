@@ -136,6 +136,7 @@ def test_a_query_is_the_template_with_its_own(tmp_path: Path) -> None:
             "spark.b": "query",
             "spark.c": "true",
             "spark.executor.instances": "3",
+            "spark.kubernetes.namespace": "streams",
             "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
             "spark.kubernetes.driver.label.continuous-submission": NAME,
             "spark.kubernetes.driver.secretKeyRef.CONTINUOUS_SPECIFICATION": (
@@ -390,6 +391,24 @@ def test_before_there_is_an_application_the_submitter_is_looked_at(
     monkeypatch.setattr("time.time", lambda: HANDLE.submitted_at + age_s)
 
     assert backend.status(HANDLE).state is expected
+
+
+def test_nobody_stays_for_a_submission_and_a_retry_finds_it(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path
+) -> None:
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    document = hook.specification({**DOCUMENT, "checkpoint_location": location})
+
+    submitted = hook.submit(document, "a task")
+    assert submitted.look().state is DriverState.STARTING
+    assert submitted.has_read_its_files
+    again = hook.submit(document, "its retry")
+    assert again.handle.driver_id == submitted.handle.driver_id
+    assert list(server.of_kind("sparkapplications")) == [submitted.handle.driver_id]
+    with pytest.raises(QueryStartError, match=r"hung for 0 seconds .*no operator has looked"):
+        hook.wait_until_started(submitted, 0)
+    assert not server.objects
+    assert hook.on_its_way(location) is None
 
 
 # -- the connection -------------------------------------------------------------------------------

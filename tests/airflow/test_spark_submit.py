@@ -15,7 +15,6 @@ import pytest
 
 from airflow_provider_continuous.deploy import cluster
 from airflow_provider_continuous.deploy.cluster import Cluster
-from airflow_provider_continuous.deploy.driver_log import BYTES_MAX, LINES_MAX, DriverLog
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
@@ -173,6 +172,23 @@ def test_cluster_mode_on_a_standalone_cluster(
     assert not submission.log_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("Größe", "Gr-e"), ("--forget", "forget"), ("数", "query"), ("a.b", "a.b")]
+)
+def test_java_may_know_ascii_alone(
+    monkeypatch: pytest.MonkeyPatch, submission: Submission, name: str, file: str
+) -> None:
+    """So it is where no locale is set: it writes ? for any other letter, also of a file's name."""
+    submission.document["name"] = name  # type: ignore[index]
+
+    sent = plan(monkeypatch, submission, "yarn", "cluster").command[-1]
+    by_environment = plan(monkeypatch, submission, "standalone", "cluster").environment
+
+    assert sent.startswith(f"{file}-2")
+    assert by_environment["CONTINUOUS_SPECIFICATION"].isascii()
+    assert json.loads(by_environment["CONTINUOUS_SPECIFICATION"])["name"] == name
+
+
 @pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_no_secret_on_the_command_line_or_in_readable_files(
@@ -196,6 +212,56 @@ def test_no_secret_on_the_command_line_or_in_readable_files(
         assert written.read_text() == SECRET
         assert written.parent == submission.log_dir
         assert made.command[made.command.index("--principal") + 1] == "streams@REALM"
+
+
+PRIVATE = f"https://reader:{SECRET}@packages.example/spark"
+
+
+@pytest.mark.parametrize("manager", ["standalone", "yarn", "kubernetes"])
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("repositories", "spark.jars.repositories"),
+        ("jars", "spark.jars"),
+        ("files", "spark.files"),
+        ("py_files", "spark.submit.pyFiles"),
+        ("archives", "spark.archives"),
+    ],
+)
+def test_a_password_within_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+    kubernetes: None,
+    submission: Submission,
+    manager: str,
+    option: str,
+    key: str,
+) -> None:
+    given: dict[str, Any] = {option: ["a.zip", PRIVATE]}
+    mode = "client" if manager == "standalone" else "cluster"
+
+    made = plan(monkeypatch, submission, manager, mode, **given)
+
+    assert SECRET not in " ".join(made.command)
+    (line,) = [
+        line
+        for line in submission.path(".properties").read_text().splitlines()
+        if line.startswith(f"{key}=")
+    ]
+    written = line.partition("=")[2].encode().decode("unicode_escape")
+    assert written.endswith(f"a.zip,{PRIVATE}")
+    assert f"--{option.replace('_', '-')}" not in made.command
+
+
+@pytest.mark.parametrize(
+    ("mode", "option"), [("cluster", "jars"), ("cluster", "application"), ("client", "application")]
+)
+def test_a_password_that_only_a_command_line_could_take(
+    monkeypatch: pytest.MonkeyPatch, submission: Submission, mode: str, option: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"spark_submit\.{option} ") as caught:
+        plan(monkeypatch, submission, "standalone", mode, **{option: PRIVATE})
+
+    assert SECRET not in str(caught.value)
 
 
 def test_what_the_specification_still_says(
@@ -243,6 +309,31 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch, submission: 
         assert part in command + " "
 
 
+@pytest.mark.parametrize(
+    ("manager", "ignored"),
+    [
+        ("standalone", ["num_executors", "yarn_queue"]),
+        ("yarn", ["total_executor_cores"]),
+        ("kubernetes", ["total_executor_cores", "yarn_queue"]),
+    ],
+)
+def test_what_spark_does_not_look_at_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    kubernetes: None,
+    submission: Submission,
+    caplog: pytest.LogCaptureFixture,
+    manager: str,
+    ignored: list[str],
+) -> None:
+    given = {"num_executors": 2, "total_executor_cores": 4, "yarn_queue": "streams"}
+
+    plan(monkeypatch, submission, manager, "client", **given)
+
+    told = [each.message for each in caplog.records if "does not look at" in each.message]
+    assert [text.partition(":")[0] for text in told] == [f"spark_submit.{name}" for name in ignored]
+    assert all(f"on {manager}" in text for text in told)
+
+
 def test_without_secrets_there_is_no_properties_file(
     monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -288,19 +379,6 @@ def test_folders_of_code_are_sent_along(
     assert Path(lib).stat().st_mtime_ns == before
     (package / "__init__.py").write_text("ANSWER = 43")
     assert zip_modules(tmp_path / "lib", Path(lib).parent) != Path(lib)
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"executor_memroy": "1g"}, "(?s)no option 'executor_memroy'.*executor_memory"),
-        ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
-        ({"conf": "a=b"}, "no mapping"),
-    ],
-)
-def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        SubmitOptions.read(given)
 
 
 # -- what is missing --------------------------------------------------------------------------
@@ -407,41 +485,6 @@ def test_variables_may_be_set_where_the_driver_runs(
     else:
         with pytest.raises(ConfigError, match="ONLY_ON_THE_CLUSTER is not set"):
             hook.specification(spec)
-
-
-# -- the driver's log -------------------------------------------------------------------------
-
-
-def test_a_log_that_is_not_here_has_no_lines() -> None:
-    assert DriverLog(Path("/no/such/file")).new_lines() == []
-
-
-def test_new_lines_only(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log = DriverLog(path)
-    path.write_text("one\ntwo\nthr")
-
-    assert log.new_lines() == ["one", "two"]
-    path.write_text("one\ntwo\nthree password=hush\nlast")
-    assert log.new_lines() == ["three password=***"]
-    assert DriverLog(path, log.position).new_lines(ended=True) == ["last"]
-    assert log.new_lines() == []
-
-
-def test_a_look_is_limited(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log = DriverLog(path)
-    path.write_text("".join(f"{number:05}\n" for number in range(1000)))
-
-    told, *lines = log.new_lines()
-
-    assert told == f"... {6 * (1000 - LINES_MAX):,} bytes left out, see {path}"
-    assert lines == [f"{number:05}" for number in range(1000 - LINES_MAX, 1000)]
-    path.write_text("x" * 10 * BYTES_MAX + "\nthe end\n")
-    told, *lines = log.new_lines()
-    assert lines == ["the end"]
-    assert "bytes left out" in told
-    assert log.position == path.stat().st_size
 
 
 def test_a_spark_provider_that_has_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,7 +282,11 @@ def test_a_roll_back_after_a_start_that_was_too_late_has_time(make: Make, contex
 
 
 def test_no_setting_goes_to_the_triggerer(make: Make, context: Any) -> None:
-    given = {"conf": {"spark.hadoop.fs.s3a.secret.key": "s3cret"}, "master_web": "http://m:8080"}
+    given = {
+        "conf": {"spark.hadoop.fs.s3a.secret.key": "s3cret"},
+        "master_web": "http://m:8080",
+        "repositories": "https://reader:correct-horse@m",
+    }
 
     waiting, _ = deferred(lambda: make(spark_submit=given).execute(context))
 

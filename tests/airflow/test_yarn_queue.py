@@ -3,6 +3,7 @@ script, the ResourceManager a stand-in."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,42 @@ def test_a_queued_application_is_submitted_once(submissions: Path, spec: dict[st
 
     assert attempt.handle.driver_id == APPLICATION
     assert len(submissions.read_text().splitlines()) == 1
+
+
+def test_who_uploads_it_is_not_left_alone(
+    submissions: Path, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is told before its files are read; the worker's pod may end with the task."""
+    program = submissions.parent / "bin" / "spark-submit"
+    told, gate = submissions.parent / "read", submissions.parent / "gate"
+    program.write_text(
+        f"#!/bin/sh\necho 'Uploading .sparkStaging/{APPLICATION}/__spark_libs__.zip'\n"
+        f"until test -e {gate}; do sleep 0.05; done\n"
+        f'while test "$1" != --files; do shift; done\ncat "$2" > {told}\n'
+    )
+    hook = ContinuousQueryHook()
+    submitted = hook.submit(hook.specification(spec))
+    looks: list[bool] = []
+    look = SubmittedQuery.look
+
+    def opens_later(self: SubmittedQuery) -> Any:
+        looks.append(self.spec_path.exists())
+        if len(looks) == 3:
+            gate.touch()
+        return look(self)
+
+    monkeypatch.setattr(SubmittedQuery, "look", opens_later)
+
+    try:
+        assert hook.started_within(submitted, 120, 0) is None
+    finally:
+        gate.touch()
+        ended = submitted.process.wait(120)
+
+    assert ended == 0
+    assert json.loads(told.read_text())["name"] == spec["name"]
+    assert all(looks)
+    assert not submitted.spec_path.exists()
 
 
 def test_a_start_that_is_too_late_takes_it_back(

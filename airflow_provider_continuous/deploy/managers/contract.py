@@ -8,17 +8,22 @@ import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 from airflow_provider_continuous.deploy.contract import DriverStatus, Handle
 
 ANSWER_S = 5.0
 """A manager answers within so many seconds, or counts as out of reach."""
 WORDS_BYTES_MAX = 16 * 1024
+REFUSES = (401, 403)
+"""A manager's answers in HTTP to whom it tells nothing."""
 _STREAMS = ("stderr", "stdout")
 """Of a driver on a cluster Java writes to the first one, and Spark what Python writes to the second
 one, errors too."""
+_MOVED = (307, 308)
 _OUTPUT_BYTES_MAX = 1024 * 1024
 
 
@@ -106,7 +111,14 @@ def ask_for_text(url: str) -> str:
     return _answer(url, "text/plain").decode(errors="replace")
 
 
-def _answer(url: str, accept: str, put: bytes | None = None) -> bytes:
+def web_address(told: str) -> str:
+    """Return the address of a web page that is perhaps told without ``http://``, or with a slash at
+    its end."""
+    address = told.strip().rstrip("/")
+    return address if "://" in address else f"http://{address}"
+
+
+def _answer(url: str, accept: str, put: bytes | None = None, moves: int = 3) -> bytes:
     if not url.startswith(("http://", "https://")):
         raise ManagerError(f"{url} is no address of a web page")
     headers = {"Accept": accept, "Content-Type": "application/json"}
@@ -117,6 +129,11 @@ def _answer(url: str, accept: str, put: bytes | None = None) -> bytes:
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
         with error:
+            to = error.headers.get("Location")
+            if error.code in _MOVED and to and moves:  # Python follows with GET alone
+                return _answer(urljoin(url, to), accept, put, moves - 1)
             raise ManagerError(f"{url} answers {error.code}", error.code) from error
     except OSError as error:  # refused, or silent
         raise ManagerError(f"{url} does not answer: {error}") from error
+    except HTTPException as error:  # it speaks something else, or was cut off
+        raise ManagerError(f"{url} does not answer in HTTP: {error!r}") from error

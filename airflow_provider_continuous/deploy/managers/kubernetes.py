@@ -13,12 +13,14 @@ from typing import Any
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
     ANSWER_S,
+    REFUSES,
     WORDS_BYTES_MAX,
     Manager,
 )
 
 LABEL = "continuous-checkpoint"
 POD_NAME = "spark.kubernetes.driver.pod.name"
+NAMESPACE = "spark.kubernetes.namespace"
 _CONTAINER = "spark-kubernetes-driver"
 """As Spark calls it, unless a template of the pod does."""
 _LINES = 200
@@ -42,8 +44,9 @@ class Kubernetes(Manager):
         self._namespace, self._client = namespace, client
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
-        """The pod's name and its label."""
+        """The pod's namespace, its name and its label."""
         return {
+            NAMESPACE: self._namespace,
             POD_NAME: f"{handle.name}-driver",
             f"spark.kubernetes.driver.label.{LABEL}": handle.label,
         }
@@ -55,16 +58,19 @@ class Kubernetes(Manager):
     def status(self, driver_id: str) -> DriverStatus:
         """Ask for the pod."""
         if self._client is None:
-            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: no Kubernetes client")
+            why = f"pod {driver_id}: no Kubernetes client"
+            return DriverStatus(DriverState.UNKNOWN, why, seen=False)
         try:
             pod = self._client.read_namespaced_pod(
                 driver_id, self._namespace, _request_timeout=ANSWER_S
             )
         except Exception as error:  # of a package that need not be installed
-            if getattr(error, "status", None) == 404:
+            answer = getattr(error, "status", None)
+            if answer == 404:
                 why = f"there is no pod {driver_id}"
                 return DriverStatus(DriverState.ENDED, why, seen=False)
-            return DriverStatus(DriverState.UNKNOWN, f"pod {driver_id}: {type(error).__name__}")
+            why = f"pod {driver_id}: {type(error).__name__} {answer or ''}".rstrip()
+            return DriverStatus(DriverState.UNKNOWN, why, seen=answer not in REFUSES)
         # Kubernetes' interface has both as optional: nobody has looked at the pod yet.
         phase = str(getattr(pod.status, "phase", None) or "Pending")
         state = _PHASES.get(phase, DriverState.UNKNOWN)

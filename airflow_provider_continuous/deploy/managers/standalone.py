@@ -9,6 +9,7 @@ wait: one whose submission died before its id was noted is found in the output o
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,6 +27,7 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ask_for_text,
     both_ends,
     said,
+    web_address,
 )
 
 WEB_PORT = 8080
@@ -60,7 +62,7 @@ class StandaloneMaster(Manager):
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
         self._master, self._spark_submit, self._environment = master, spark_submit, environment
-        self._pages = [page.strip().rstrip("/") for page in (web or "").split(",") if page.strip()]
+        self._pages = [web_address(page) for page in (web or "").split(",") if page.strip()]
         self._pages = self._pages or [_page_of(each) for each in master.split(",")]
 
     def find(self, handle: Handle) -> str | None:
@@ -84,7 +86,9 @@ class StandaloneMaster(Manager):
         if not _ID.fullmatch(driver_id):
             return False
         command = [self._spark_submit(), *_CLIENT, "kill", self._master, driver_id]
-        processes.launch(command, Path(f"{handle.log}.kill"), self._environment())
+        # Whose submission has no log here has no folder for this either.
+        output = f"{handle.log}.kill" if handle.log else os.devnull
+        processes.launch(command, Path(output), self._environment())
         return True
 
     def last_words(self, driver_id: str, handle: Handle) -> str:

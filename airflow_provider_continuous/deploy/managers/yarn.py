@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
+    REFUSES,
     WORDS_BYTES_MAX,
     Manager,
     ManagerError,
@@ -19,6 +20,7 @@ from airflow_provider_continuous.deploy.managers.contract import (
     ask_for_text,
     both_ends,
     said,
+    web_address,
 )
 
 _ID = re.compile(r"\bapplication_\d+_\d{4,}\b")
@@ -45,7 +47,7 @@ class Yarn(Manager):
     id_is_proof = False  # spark-submit tells it before it uploads what the application needs
 
     def __init__(self, address: str | None) -> None:
-        self._apps = f"{address.rstrip('/')}/ws/v1/cluster/apps" if address else None
+        self._apps = f"{web_address(address)}/ws/v1/cluster/apps" if address else None
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
         """A tag."""
@@ -67,14 +69,15 @@ class Yarn(Manager):
         """Ask for the application."""
         if self._apps is None:
             why = "the Spark connection has no yarn_resourcemanager_webapp_address"
-            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}")
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}", seen=False)
         try:
             app = ask(f"{self._apps}/{driver_id}").get("app") or {}
         except ManagerError as error:
             if error.status == 404:
                 why = f"YARN does not know {driver_id}"
                 return DriverStatus(DriverState.ENDED, why, seen=False)
-            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}")
+            told = error.status not in REFUSES
+            return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {error}", seen=told)
         state = str(app.get("state"))
         return DriverStatus(
             _STATES.get(state, DriverState.UNKNOWN),

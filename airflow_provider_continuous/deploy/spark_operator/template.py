@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.managers.kubernetes import LABEL
+from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import SPECIFICATION
 from airflow_provider_continuous.deploy.private_files import is_secret
@@ -113,6 +113,7 @@ class Template:
             sizes,
             options.conf,
             marks={
+                NAMESPACE: self.namespace,
                 **{f"spark.kubernetes.driver.label.{key}": told for key, told in labels.items()},
                 **{
                     f"spark.kubernetes.driver.secretKeyRef.{name}": f"{handle.name}:{name}"
@@ -132,7 +133,8 @@ class Template:
         }
         metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         body["metadata"] = metadata
-        variables[SPECIFICATION] = json.dumps({**document, "conf": private}, ensure_ascii=False)
+        # ASCII: Java may have no locale.
+        variables[SPECIFICATION] = json.dumps({**document, "conf": private})
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
+from airflow_provider_continuous.deploy.options import LEAD_TO_DRIVER
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
 from airflow_provider_continuous.errors import (
     QueryEndedError,
@@ -378,8 +379,8 @@ class QueryStartingOperator(DescribedQueryOperator):
             number=handle.number,
             previous_run_id=handle.previous_run_id,
             continuous_conn_id=self.continuous_conn_id,
-            # Settings do not lead to a driver, and may be secret.
-            spark_submit={key: told[key] for key in told if key != "conf"},
+            # Other options do not lead to a driver, and may be secret.
+            spark_submit={key: told[key] for key in told if key in LEAD_TO_DRIVER},
             on_kill_action=self.on_kill_action,
             log_path=handle.log or None,
             log_position=handle.log_position,
