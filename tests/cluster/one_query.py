@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,21 @@ from scripts.local_airflow.rest import wait_for
 from tests.sink_files import committed
 
 WAIT_S = 900.0
+_DYING = """
+import json, sys
+from airflow_provider_continuous.deploy import processes
+from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.hooks.query import ContinuousQueryHook
+
+conn_id, document = json.loads(sys.argv[1])
+hook = ContinuousQueryHook(conn_id)
+Notes.write = lambda *_: None
+submitted = hook.submit(hook.specification(document))
+submits = processes.child(submitted.handle)
+if submits is not None:
+    assert submits.wait() == 0, submitted.log_path.read_text()
+    submitted.log_path.unlink()
+"""
 
 
 class OneQuery:
@@ -45,6 +63,12 @@ class OneQuery:
         except BaseException:
             print(_said(submitted))
             raise
+
+    def submit_and_die(self) -> None:
+        """Submit it in a process of its own, which notes nothing of what it has started, and ends;
+        what spark-submit has printed is gone too."""
+        given = json.dumps([self.hook.continuous_conn_id, self.document])
+        subprocess.run([sys.executable, "-c", _DYING, given], check=True, timeout=WAIT_S)
 
     @property
     def submitted(self) -> SubmittedQuery:

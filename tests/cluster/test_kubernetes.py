@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL
-from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
@@ -95,16 +93,9 @@ def test_an_executor_is_evicted_and_later_the_driver_is_gone(on_kubernetes: Make
     query.assert_each_once()
 
 
-def test_a_worker_that_died_left_one_pod_and_a_kill_leaves_none(
-    on_kubernetes: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_died_left_one_pod_and_a_kill_leaves_none(on_kubernetes: Make) -> None:
     query = on_kubernetes("cluster")
-    with monkeypatch.context() as dying:
-        dying.setattr(Notes, "write", lambda *_: None)
-        first = query.hook.submit(query.hook.specification(query.document))
-    assert first.process.wait(WAIT_S) == 0, first.log_path.read_text()
-    first.log_path.unlink()  # what it has printed is known nowhere else
-    monkeypatch.setattr(processes, "child", lambda _: None)  # who comes later is another process
+    query.submit_and_die()
 
     submitted, _ = query.start()  # found by its note, and by its pod's name
     (driver,) = query.pods("driver")

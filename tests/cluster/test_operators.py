@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL
-from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
@@ -88,12 +87,10 @@ def test_a_query_drains_and_goes_on(on_operator: Make, conn_id: str, kind: str) 
 
 @both_operators
 def test_a_worker_that_died_left_one_application_and_a_kill_leaves_none(
-    on_operator: Make, conn_id: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    on_operator: Make, conn_id: str, kind: str
 ) -> None:
     query = on_operator(conn_id)
-    with monkeypatch.context() as dying:
-        dying.setattr(Notes, "write", lambda *_: None)
-        query.hook.submit(query.hook.specification(query.document))
+    query.submit_and_die()
 
     submitted, _ = query.start()  # found by its note, and by its name
     (application,) = query.applications(kind)

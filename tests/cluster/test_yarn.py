@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState
-from airflow_provider_continuous.deploy.notes import Notes
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_yarn import OnYarn
@@ -58,17 +56,10 @@ def test_a_query_drains_and_goes_on(on_yarn: Make, mode: str) -> None:
     assert set(query.applications().values()) <= {"FINISHED"}
 
 
-def test_a_worker_that_died_left_one_application_and_a_kill_leaves_none(
-    on_yarn: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_died_left_one_application_and_a_kill_leaves_none(on_yarn: Make) -> None:
     query = on_yarn("cluster")
     before = set(query.applications())
-    with monkeypatch.context() as dying:
-        dying.setattr(Notes, "write", lambda *_: None)
-        first = query.hook.submit(query.hook.specification(query.document))
-    assert first.process.wait(WAIT_S) == 0, first.log_path.read_text()
-    first.log_path.unlink()  # what it has printed is known nowhere else
-    monkeypatch.setattr(processes, "child", lambda _: None)  # who comes later is another process
+    query.submit_and_die()
 
     submitted, status = query.start()  # found by its note, and on YARN by its tag
     (application,) = set(query.applications()) - before
