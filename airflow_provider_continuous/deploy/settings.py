@@ -39,7 +39,7 @@ class ConnectionSettings:
     :param spark_submit: see :class:`airflow_provider_continuous.deploy.options.SubmitOptions`.
     :param kubernetes_conn_id: for spark-operator: the connection of the Kubernetes provider.
     :param spark_application: for spark-operator: what
-        :class:`airflow_provider_continuous.deploy.spark_application.Template` reads.
+        :class:`airflow_provider_continuous.deploy.spark_operator.template.Template` reads.
     """
 
     deploy_mode: str = "local"

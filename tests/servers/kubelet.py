@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,15 +29,15 @@ from tests.servers import pods
 from tests.servers.container import Container, check_namespaces
 from tests.servers.jars import java
 from tests.servers.kubernetes import ApiServer, NoObjectError
+from tests.servers.looking import Looking
 
-PERIOD_S = 0.1
 FINALIZER = "tests/kubelet"
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 _GRACE_S = 30.0
 _NUMBERS = itertools.count(1)
 
 
-class Kubelet:
+class Kubelet(Looking):
     """A node. Its thread ends with :meth:`stop`, and all its containers.
 
     :param folder: made by it.
@@ -46,6 +45,7 @@ class Kubelet:
     """
 
     def __init__(self, server: ApiServer, namespace: str, folder: Path) -> None:
+        super().__init__("kubelet")
         check_namespaces()
         folder.mkdir(parents=True)
         self.room: int | None = None
@@ -57,22 +57,12 @@ class Kubelet:
         self._kill_at: dict[str, float] = {}
         self._evicted: set[str] = set()
         self._lost: set[str] = set()
-        self._error: BaseException | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
-        self._thread.start()
+        self.begin()
 
-    def stop(self) -> None:
-        """End all.
-
-        :raises BaseException: what has ended its thread before.
-        """
-        self._stopped.set()
-        self._thread.join()
+    def end_all(self) -> None:
+        """Kill all containers."""
         for container in self._containers.values():
             container.kill()
-        if self._error is not None:
-            raise self._error
 
     def container(self, pod: str) -> Container:
         """Of a pod that was started.
@@ -117,14 +107,8 @@ class Kubelet:
             for path in sorted(self._folder.glob("*/log"))
         )
 
-    def _run(self) -> None:
-        try:
-            while not self._stopped.wait(PERIOD_S):
-                self._look()
-        except BaseException as error:  # for whoever stops it
-            self._error = error
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look at all pods."""
         found = self.pods()
         self._tell_names(found)
         uids = {pod["metadata"]["uid"] for pod in found}

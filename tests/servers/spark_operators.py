@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any
 import pyspark
 
 from tests.servers.kubernetes import ApiServer, NoObjectError
+from tests.servers.looking import Looking
 
-PERIOD_S = 0.1
 KUBEFLOW = "/apis/sparkoperator.k8s.io/v1beta2"
 APACHE = "/apis/spark.apache.org/v1"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -33,34 +32,25 @@ _OF_POD = {
 }
 
 
-class SparkOperators:
+class SparkOperators(Looking):
     """Both, in one thread that ends with :meth:`stop`.
 
     :param folder: made by it; for what spark-submit writes.
     """
 
     def __init__(self, server: ApiServer, namespace: str, folder: Path) -> None:
+        super().__init__("operators")
         folder.mkdir(parents=True)
         self._server, self._folder = server, folder
         self._namespace = namespace
         self._submits: dict[str, subprocess.Popen[bytes]] = {}
-        self._error: BaseException | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="operators", daemon=True)
-        self._thread.start()
+        self.begin()
 
-    def stop(self) -> None:
-        """End it.
-
-        :raises BaseException: what has ended its thread before.
-        """
-        self._stopped.set()
-        self._thread.join()
+    def end_all(self) -> None:
+        """End what still submits."""
         for process in self._submits.values():
             process.kill()
             process.wait()
-        if self._error is not None:
-            raise self._error
 
     def applications(self, kind: str) -> list[Any]:
         """All of an operator: :data:`KUBEFLOW`, :data:`APACHE`."""
@@ -70,23 +60,20 @@ class SparkOperators:
         """What all submissions have written."""
         return "\n".join(path.read_text() for path in sorted(self._folder.iterdir()))
 
-    def _run(self) -> None:
-        try:
-            while not self._stopped.wait(PERIOD_S):
-                found = {
-                    application["metadata"]["name"]: (kind, application)
-                    for kind in (KUBEFLOW, APACHE)
-                    for application in self.applications(kind)
-                }
-                for kind, application in found.values():
-                    try:
-                        self._care_for(kind, application)
-                    except NoObjectError:
-                        continue  # gone meanwhile
-                for name in set(self._submits) - set(found):
-                    self._delete(name)
-        except BaseException as error:  # for whoever stops it
-            self._error = error
+    def look(self) -> None:
+        """Look at all applications."""
+        found = {
+            application["metadata"]["name"]: (kind, application)
+            for kind in (KUBEFLOW, APACHE)
+            for application in self.applications(kind)
+        }
+        for kind, application in found.values():
+            try:
+                self._care_for(kind, application)
+            except NoObjectError:
+                continue  # gone meanwhile
+        for name in set(self._submits) - set(found):
+            self._delete(name)
 
     def _care_for(self, kind: str, application: Any) -> None:
         name = application["metadata"]["name"]
