@@ -13,9 +13,10 @@ the run holds that lease.
 from __future__ import annotations
 
 import hashlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,8 @@ class Handle:
     :param run_id: the run, once it holds the checkpoint.
     :param ended: somebody has seen its end, or has killed it.
     :param stands_by: it is no driver yet: it waits for the lease, see :mod:`..standbys`.
+    :param noted_at: when the storage has got its note, seconds since 1970, if that is known; no
+        part of the note.
     :param document: what was submitted, as :mod:`..described` tells it; None: an
         earlier release has noted this.
     """
@@ -103,6 +106,7 @@ class Handle:
     ended: bool = False
     document: Mapping[str, str] | None = None
     stands_by: bool = False
+    noted_at: float = field(default=0.0, compare=False)
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Handle:
@@ -110,7 +114,8 @@ class Handle:
 
         :raises ValueError: it is no handle.
         """
-        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        known = {each.name: given[each.name] for each in fields(cls) if each.name in given}
+        known.pop("noted_at", None)
         try:
             handle = cls(**known)
             return replace(handle, submitter=(int(handle.submitter[0]), str(handle.submitter[1])))
@@ -119,7 +124,20 @@ class Handle:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "submitter": list(self.submitter)}
+        found = {**asdict(self), "submitter": list(self.submitter)}
+        del found["noted_at"]
+        return found
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was noted: the submitter's clock is asked only if the storage does not
+        tell, as it may be any hour there."""
+        return time.time() - (self.noted_at or self.submitted_at)
+
+    @property
+    def may_be_unseen(self) -> bool:
+        """Whether it is so young that its driver may come to run though nobody knows of it."""
+        return self.age_s <= UNSEEN_MAX_S
 
     @property
     def name(self) -> str:

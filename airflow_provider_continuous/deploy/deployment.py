@@ -146,7 +146,7 @@ class Deployment:
             return None
         if handle.ended or handle.run_id:
             return None
-        found = self._noted(handle)
+        found = self._noted(replace(handle, noted_at=note.modified_s))
         driver = found.look()
         if driver.state is DriverState.STARTING:
             return found
@@ -157,11 +157,10 @@ class Deployment:
             if self._stands_by:
                 found.started(status)  # it has taken over, and nobody was there to note it
             return None
-        if driver.state is DriverState.UNKNOWN and found.handle.driver_id is None:
-            age_s = time.time() - handle.submitted_at
-            if age_s > UNSEEN_MAX_S:
-                self._log.warning("Given up after %d s: %s", age_s, driver.detail)
-                return None
+        is_unseen = driver.state is DriverState.UNKNOWN and found.handle.driver_id is None
+        if is_unseen and not found.handle.may_be_unseen:
+            self._log.warning("Given up after %d s: %s", found.handle.age_s, driver.detail)
+            return None
         return found
 
     def _refuse_beside(self, note: FileInfo) -> None:
@@ -219,7 +218,7 @@ class Deployment:
         """Wait until the submission's run holds the lease; see the hook."""
         now = time.monotonic()
         deadline, leaves_at = now + timeout_s, now + linger_s
-        never, told = Event(), ""
+        never, told, is_interrupted = Event(), "", False
         try:
             while True:
                 driver = submitted.look()
@@ -246,8 +245,13 @@ class Deployment:
                 if time.monotonic() >= leaves_at and submitted.has_read_its_files:
                     return None
                 never.wait(_POLL_S)
+        except BaseException as error:
+            is_interrupted = not isinstance(error, ContinuousError)
+            raise
         finally:
-            submitted.forget_secrets()
+            # After an execution_timeout the driver may go on, and has to read them yet.
+            if not is_interrupted or submitted.has_read_its_files:
+                submitted.forget_secrets()
 
 
 def _taken_back(

@@ -6,14 +6,12 @@ cluster, whose manager is asked about it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.contract import (
-    UNSEEN_MAX_S,
     Backend,
     DriverState,
     DriverStatus,
@@ -111,8 +109,8 @@ class ClusterMode(SparkSubmit):
         if handle.driver_id is None:
             never = submits.state is DriverState.ENDED and handle.pid is None
             return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
-        may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
-        if told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN and may_come:
+        is_open = told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN
+        if is_open and handle.may_be_unseen:
             return DriverStatus(DriverState.UNKNOWN, f"{told.detail}, {submits.detail}")
         return told
 

@@ -20,6 +20,7 @@ from airflow_provider_continuous.deploy.half_written import whole
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
 from engine.checkpoint.find import LOGS_SUFFIX
+from engine.errors import ConfigError
 
 ENGINE = (sys.executable, "-m", "engine")
 """The engine's command line."""
@@ -69,10 +70,21 @@ class Submission:
         return self.log_dir / f"{name}-{self.started_at:%Y%m%dT%H%M%S.%fZ}{suffix}"
 
     def write(self, suffix: str, text: str) -> Path:
-        """Write one of its files. It may hold secrets: only its owner can read it."""
-        self.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Write one of its files. It may hold secrets: only its owner can read it.
+
+        :raises ConfigError: this user may not write there.
+        """
         path = self.path(suffix)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            self.log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except PermissionError as error:
+            raise ConfigError(
+                f"{self.log_dir} belongs to another user: the files of this query cannot be "
+                f"written there: {error}.",
+                hint="Give the connection a log-dir of this user's own, or have one user run the "
+                "query.",
+            ) from error
         with whole(path), os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         return path

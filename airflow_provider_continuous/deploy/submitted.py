@@ -81,9 +81,9 @@ class SubmittedQuery:
         driver, to delete what the driver has read."""
         if self.handle.host != socket.gethostname():
             return True
-        if self._on_cluster and self.handle.pid is None:  # no process of this machine submits it
+        if self.is_on_cluster and self.handle.pid is None:  # no process of this machine submits it
             return True
-        if self._on_cluster:  # its id may be known before any file was read
+        if self.is_on_cluster:  # its id may be known before any file was read
             submits = processes.status(self.handle).state
             return submits not in (DriverState.STARTING, DriverState.RUNNING)
         try:
@@ -123,9 +123,9 @@ class SubmittedQuery:
 
     def end(self) -> bool:
         """End it, and all that it has started; tell whether it has ended indeed."""
-        patience_s = _CLUSTER_TERMINATE_S if self._on_cluster else _TERMINATE_S
+        patience_s = _CLUSTER_TERMINATE_S if self.is_on_cluster else _TERMINATE_S
         ended = self._backend.kill(self.handle) and self._ends_within(patience_s)
-        if ended and self._on_cluster:
+        if ended and self.is_on_cluster:
             return True
         # Also when the process has ended: what it has started may go on.
         if self._backend.kill(self.handle, hard=True) and not ended:
@@ -148,14 +148,15 @@ class SubmittedQuery:
         ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
         if words:
             ends.append(f"The end of what the driver has written on the cluster:\n{words}")
-        wrong = exit_code == WRONG_USE and not self._on_cluster
+        wrong = exit_code == WRONG_USE and not self.is_on_cluster
         return (ConfigError if wrong else QueryStartError)(
             f"The query of {self.checkpoint_location} {reason} before it held its checkpoint.",
             hint="\n".join(ends) or None,
         )
 
     @property
-    def _on_cluster(self) -> bool:
+    def is_on_cluster(self) -> bool:
+        """Whether the driver's machine is the cluster's choice."""
         return self._backend.name not in ("local", "client")
 
     def _ends_within(self, seconds: float) -> bool:

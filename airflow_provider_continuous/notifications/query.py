@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
@@ -79,19 +80,38 @@ class ContinuousQueryNotifier(BaseNotifier):
         """Look at the query once, and tell everybody.
 
         :raises ConfigError: there is no query to tell about, or the connection cannot be used.
+        :raises StorageHangsError: the checkpoint does not answer: nobody has been told, and the
+            query may still be asked.
         :raises WebhookError: the webhook did not take it; everybody else has been told.
         """
+        location = self._location(context)
+        self._tell(context, POOL.within(place_of(location), partial(self._seen, location, context)))
+
+    async def async_notify(self, context: Context) -> None:
+        """As :meth:`notify`, in the triggerer."""
+        location = self._location(context)
+        look = partial(self._seen, location, context)
+        overview = await POOL.soon(place_of(location), look)
+        await asyncio.to_thread(self._tell, context, overview)
+
+    def _location(self, context: Context) -> str:
         location = self.checkpoint_location or location_of(context["task"])
         if location is None:
             raise ConfigError(
                 "The notifier does not know its query.",
                 hint="Give checkpoint_location: the task of this callback has none.",
             )
-        hook = CheckpointHook(location, self.storage_conn_id)
+        return location
+
+    def _seen(self, location: str, context: Context) -> QueryOverview:
+        """Ask the query to end, if that is wanted, and look at it."""
+        checkpoint = CheckpointHook(location, self.storage_conn_id).checkpoint
         if self.ask is not None:
-            hook.checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
-        place = place_of(location)
-        overview = POOL.within(place, lambda: look_at(hook.checkpoint, location))
+            checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
+        return look_at(checkpoint, location)
+
+    def _tell(self, context: Context, overview: QueryOverview) -> None:
+        location = overview.location
         text = "\n".join(filter(None, (self.message, describe(overview), query_page(location))))
         self.log.info("%s", text)
         status = overview.to_dict()
@@ -100,10 +120,6 @@ class ContinuousQueryNotifier(BaseNotifier):
         if self.webhook_conn_id is not None:
             connection = BaseHook.get_connection(self.webhook_conn_id)
             post(connection, {"text": text, "query": status})
-
-    async def async_notify(self, context: Context) -> None:
-        """As :meth:`notify`, in the triggerer."""
-        await asyncio.to_thread(self.notify, context)
 
 
 def describe(overview: QueryOverview) -> str:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.tasks.memory import TaskMemory
+from airflow_provider_continuous.triggers.base import UNREACHABLE_MAX_S
 from airflow_provider_continuous.triggers.offsets import (
     OffsetsCommittedTrigger,
     offsets_per_source,
@@ -107,9 +109,14 @@ class OffsetsCommittedSensor(CheckpointSensor):
         memory = TaskMemory(context)
         noted = memory.recall("offsets_at_first_look")
         if noted is None:
-            noted = offsets_per_source(
-                SourceEnds(self.source).latest() if self.ask_latest is None else self.ask_latest()
+            # Of the caller's own function nobody knows how long it may take.
+            ask, within_s = (
+                (SourceEnds(self.source).latest, min(UNREACHABLE_MAX_S, self.timeout))
+                if self.ask_latest is None
+                else (self.ask_latest, self.timeout)
             )
+            place = f"The source of {self.checkpoint_location}"
+            noted = offsets_per_source(POOL.within(place, ask, within_s))
             memory.remember("offsets_at_first_look", noted)
         return list(noted)
 

@@ -32,6 +32,21 @@ def whole_number(name: str, value: object, minimum: int = 0) -> int:
     return number
 
 
+def given(**arguments: object) -> frozenset[str]:
+    """Return the names of those that are said, as an operator is made; a template that renders to
+    None, in a DAG of native objects, is no argument that was left out."""
+    return frozenset(name for name, value in arguments.items() if value is not None)
+
+
+def optional_number(name: str, value: object, said: frozenset[str], minimum: int = 0) -> int | None:
+    """Read a number that may be left out.
+
+    :param said: see :func:`given`.
+    :raises ConfigError: it is said, and no whole number, or less than ``minimum``.
+    """
+    return whole_number(name, value, minimum) if name in said else None
+
+
 def instant(name: str, value: object) -> datetime:
     """Read a time that may have come out of a template: ISO 8601, as ``2026-11-24T00:00:00Z``.
 

@@ -12,14 +12,19 @@ A cleared task is not over: its next attempt finds the query, and adopts or repl
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.standbys import standby_that_runs
+from airflow_provider_continuous.deploy.submitted import QueryStartError
+from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.tasks.users import Users
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import standing_by
+from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submitted import SubmittedQuery
@@ -28,6 +33,10 @@ if TYPE_CHECKING:
 
 KillAction = Literal["drain", "stop", "detach"]
 """What to ask of the query when its task is killed; ``detach``: nothing."""
+
+SILENT_MAX_S = 300.0
+"""Storage, or a cluster, that does not answer is asked again for so long to end a query."""
+AGAIN_S = 5.0
 
 DELETED: Final = "deleted"
 _OVER: Final = frozenset({"failed", "success", "skipped", "removed", "upstream_failed", DELETED})
@@ -94,13 +103,24 @@ class EndsWithTask(ABC):
         self._log = log
 
     def end(self, *, is_over: bool = False) -> bool:
-        """Ask it to end if the task is over; tell whether it was asked.
+        """Ask it to end if the task is over; tell whether it was asked. Storage, or a cluster, that
+        does not answer is asked again for :data:`SILENT_MAX_S`, as long as the task is over.
 
         :param is_over: it is, though Airflow does not say so yet.
         """
-        action = self._action
-        if action == "detach":
+        if self._action == "detach":
             return False
+        never, until = threading.Event(), time.monotonic() + SILENT_MAX_S
+        while True:
+            try:
+                return self._end(self._action, is_over)
+            except ContinuousError as error:
+                if is_final(error) or time.monotonic() >= until:
+                    raise
+                self._log.info("Trying again for up to %g s: %s", SILENT_MAX_S, error)
+            never.wait(AGAIN_S)
+
+    def _end(self, action: Literal["drain", "stop"], is_over: bool) -> bool:
         state = "failed" if is_over else task_state(self._task)
         if state not in _OVER:
             self._leave(f"the task is {state}, and not over")
@@ -122,11 +142,14 @@ class EndsWithTask(ABC):
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            self._leave(f"Airflow has not told within {seconds:g} s what became of the task")
+            self._leave(f"whether it is to end was not told, or not heard, within {seconds:g} s")
 
     @abstractmethod
     def _ask(self, action: Literal["drain", "stop"]) -> bool:
-        """Ask it, and tell whether that made sense."""
+        """Ask it, and tell whether that made sense.
+
+        :raises ContinuousError: it could not be asked; with ``retryable``, it can be later.
+        """
 
     def _end_or_log(self, is_over: bool) -> None:
         try:
@@ -167,8 +190,14 @@ class StartOfTask(EndsWithTask):
         if self._is_left_to_others():
             return False
         if self._started.kill():  # it drains, should it run by now
+            self._started.forget_secrets()
             return True
-        self._leave("there is nobody to ask: it has ended, or cannot be reached from here")
+        driver = self._started.look()
+        if self._started.is_on_cluster and driver.seen and driver.state is not DriverState.ENDED:
+            raise QueryStartError(f"{self.name} could not be ended: {driver.detail}.")
+        self._leave(
+            f"there is nobody to ask, it has ended or is out of reach from here: {driver.detail}"
+        )
         return False
 
 

@@ -3,7 +3,6 @@ end the query when the task is killed."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.deploy.driver_log import DriverLog
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.tasks.killing import (
     EndsWithTask,
     KillAction,
@@ -25,6 +26,8 @@ from engine.errors import ContinuousError
 
 LOG_EVERY_S = 10.0
 """The driver's log is looked at so often: each look shows a limited piece of it."""
+ON_KILL_S = 25.0
+"""A triggerer waits for 30 seconds; what is under way by then goes on in its thread."""
 
 
 class KillableTrigger(CheckpointTrigger):
@@ -106,7 +109,12 @@ class KillableTrigger(CheckpointTrigger):
         if doubt:
             self.log.info("Killed, and %s goes on: %s", self.watches, doubt)
             return
-        await asyncio.to_thread(lambda: self.watched(TaskIdentity.of(self.task_instance)).end())
+        task = TaskIdentity.of(self.task_instance)
+        place = place_of(self.checkpoint_location)
+        try:
+            await POOL.soon(place, lambda: self.watched(task).end(), ON_KILL_S)
+        except StorageHangsError as error:
+            self.log.warning("Killed, and whether %s ends is open: %s", self.watches, error)
 
     @property
     def watches(self) -> str:

@@ -224,6 +224,46 @@ def test_a_retry_finds_its_pin(live: LiveCheckpoint, context: Any) -> None:
         run(PinEpochOperator, context, **arguments, epoch=2)
 
 
+@pytest.mark.parametrize(
+    ("operator", "name", "others"),
+    [
+        (PinEpochOperator, "epoch", {"name": "gold"}),
+        (CopyCheckpointOperator, "to_epoch", {"target_location": "copy"}),
+        (RewindCheckpointOperator, "to_epoch", {}),
+        (PruneCheckpointOperator, "keep_epochs", {"keep_for": 0.0}),
+        (PruneCheckpointOperator, "keep_bytes", {"keep_epochs": 1}),
+    ],
+)
+def test_a_number_that_no_template_has_found_was_not_left_out(
+    stopped: LiveCheckpoint,
+    tmp_path: Path,
+    context: Any,
+    operator: Any,
+    name: str,
+    others: dict[str, Any],
+) -> None:
+    """Of a DAG that renders native objects: another epoch is pinned, more is pruned than meant."""
+    if "target_location" in others:
+        others = {"target_location": str(tmp_path / "copy")}
+    others = {
+        key: str(tmp_path / "copy") if each == "COPY" else each for key, each in others.items()
+    }
+    task = operator(
+        task_id="t",
+        checkpoint_location=stopped.location,
+        **{name: "{{ params.number }}"},
+        **others,
+    )
+    setattr(task, name, None)
+
+    with pytest.raises(AirflowFailException, match=f"{name} is None"):
+        task.execute(context)
+
+    assert stopped.checkpoint.epochs() == list(range(10))
+    assert stopped.checkpoint.pins() == []
+    assert not (tmp_path / "copy").exists()
+
+
 def test_a_pin_that_is_not_there(live: LiveCheckpoint, context: Any) -> None:
     arguments = {"checkpoint_location": live.location, "name": "gold"}
     live.commit(0)

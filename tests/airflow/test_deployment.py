@@ -4,21 +4,25 @@ runs in them is ``stand_in.py`` instead of Spark."""
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.timeout import timeout
 
-from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
 from airflow_provider_continuous.deploy import deployment, processes
 from airflow_provider_continuous.deploy.contract import UNSEEN_MAX_S, DriverState, Handle
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.local import LocalProcess
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
+from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -27,6 +31,7 @@ from airflow_provider_continuous.tasks.killing import TaskIdentity
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.process import Process
 from engine.checkpoint.storage.opening import open_storage
+from engine.errors import ConfigError
 from scripts.local_airflow.rest import wait_for
 
 
@@ -136,20 +141,45 @@ def test_a_worker_that_is_about_to_start_it(
     assert found.look().state is DriverState.STARTING
 
 
+@pytest.mark.parametrize("its_clock_s", [0, -86_400, 86_400])
 def test_another_machine_is_believed_for_some_minutes(
-    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    hook: ContinuousQueryHook, spec: dict[str, Any], its_clock_s: float
 ) -> None:
-    now = 1_700_000_000.0
-    monkeypatch.setattr(deployment.time, "time", lambda: now)
-    claim = Handle("local", "continuous-x", 0, host="elsewhere", submitted_at=now - 100, pid=7)
+    """Those of the storage: the other machine may have any time of day."""
+    submitted_at = time.time() + its_clock_s
+    claim = Handle("local", "continuous-x", 0, host="elsewhere", submitted_at=submitted_at, pid=7)
     notes(spec).take(claim)
 
     found = hook.submit(hook.specification(spec))
 
     assert found.handle == claim
     assert not found.kill(), "a process of another machine cannot be reached"
-    monkeypatch.setattr(deployment.time, "time", lambda: now + deployment.UNSEEN_MAX_S)
+    note = Path(spec["checkpoint_location"]) / FOLDER / "0"
+    long_ago = note.stat().st_mtime - UNSEEN_MAX_S - 1
+    os.utime(note, (long_ago, long_ago))
     assert hook.on_its_way(spec["checkpoint_location"]) is None
+
+
+def test_who_is_interrupted_leaves_the_driver_what_it_has_to_read(
+    hook: ContinuousQueryHook, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ``execution_timeout`` comes before it has; a retry, or nobody, waits for it."""
+    monkeypatch.setattr(processes, "launch_detached", slow_to_read(processes.launch_detached))
+    submitted = hook.submit(hook.specification(spec))
+
+    with pytest.raises(AirflowTaskTimeout), timeout(1):
+        hook.wait_until_started(submitted, 120)
+
+    assert submitted.spec_path.exists()
+    assert submitted.end()
+    with pytest.raises(QueryStartError):
+        hook.wait_until_started(submitted, 120)
+    assert not submitted.spec_path.exists()
+
+
+def slow_to_read(launch: Any) -> Any:
+    """Start a program that reads nothing."""
+    return lambda _, *rest: launch(["sleep", "600"], *rest)
 
 
 def test_a_note_ends_no_process_that_is_another_one(
@@ -370,8 +400,8 @@ def test_a_note_that_is_not_there_for_a_moment_is_one(
     assert hook.on_its_way(waiting["checkpoint_location"]) is not None
 
 
-@pytest.fixture
-def another_user(tmp_path: Path) -> Iterator[None]:
+@contextmanager
+def as_another_user(tmp_path: Path) -> Iterator[None]:
     """This process may enter no folder of the one that has submitted: tasks may have users of their
     own (``run_as_user``), and a query's logs are those of its starter alone."""
     (tmp_path / "logs").chmod(0)
@@ -385,11 +415,27 @@ def another_user(tmp_path: Path) -> Iterator[None]:
         (tmp_path / "logs").chmod(0o700)
 
 
+@pytest.fixture
+def another_user(tmp_path: Path) -> Iterator[None]:
+    with as_another_user(tmp_path):
+        yield
+
+
 def submission_of_another(tmp_path: Path, backend: str) -> SubmittedQuery:
     log = str(tmp_path / "logs" / "numbers.log")
     (tmp_path / "logs").mkdir()
     handle = Handle(backend, "continuous-abc", 3, log=log, host=os.uname().nodename)
     return SubmittedQuery("a-checkpoint", handle, LocalProcess(backend), lambda _: None)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_another_user_s_folder_of_logs_is_named(tmp_path: Path, spec: dict[str, Any]) -> None:
+    (tmp_path / "logs").mkdir()
+    folder = tmp_path / "logs" / "theirs"
+    submission = Submission(spec, folder)
+
+    with as_another_user(tmp_path), pytest.raises(ConfigError, match=r"theirs .*another user"):
+        submission.write_specification()
 
 
 @pytest.mark.parametrize("backend", ["local", "client"])

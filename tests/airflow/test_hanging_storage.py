@@ -17,8 +17,11 @@ import pytest
 
 from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.notifications.query import ContinuousQueryNotifier
 from airflow_provider_continuous.observing import pool, publishing
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
+from airflow_provider_continuous.observing.source_ends import SourceEnds
+from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
 from airflow_provider_continuous.triggers import base, poller
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
@@ -26,6 +29,7 @@ from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.requests import Requests
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.summary import Summary
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -201,6 +205,52 @@ def test_an_event_trigger_bears_it(dead: list[DeadMount], monkeypatch: pytest.Mo
 
     monkeypatch.setattr(pool.LookPool.soon, "__defaults__", (0.05, None))
     asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
+
+
+def asks_in_a_callback(dead: DeadMount) -> None:
+    ContinuousQueryNotifier(checkpoint_location=dead.location, ask="drain").notify({})
+
+
+def asks_in_the_triggerer(dead: DeadMount) -> None:
+    asyncio.run(ContinuousQueryNotifier(checkpoint_location=dead.location).async_notify({}))
+
+
+@pytest.mark.parametrize("tells", [asks_in_a_callback, asks_in_the_triggerer])
+def test_a_notifier_gives_up(
+    dead: list[DeadMount], monkeypatch: pytest.MonkeyPatch, tells: Any
+) -> None:
+    monkeypatch.setattr(pool.LookPool.within, "__defaults__", (0.05, None))
+    monkeypatch.setattr(pool.LookPool.soon, "__defaults__", (0.05, None))
+    monkeypatch.setattr(
+        Requests, "ask", lambda *_, **__: Path(dead[0].location, "control/lease").read_bytes()
+    )
+
+    with pytest.raises(StorageHangsError):
+        tells(dead[0])
+
+
+@pytest.mark.parametrize("by", ["source", "function"])
+def test_a_source_that_hangs_is_given_up(
+    dead: list[DeadMount], monkeypatch: pytest.MonkeyPatch, context: Any, by: str
+) -> None:
+    """Where it ends by now is asked in the worker."""
+
+    def hangs(*_: Any) -> Any:
+        return Path(dead[0].location, "control/lease").read_bytes()
+
+    monkeypatch.setattr("airflow_provider_continuous.sensors.offsets.UNREACHABLE_MAX_S", 0.05)
+    monkeypatch.setattr(SourceEnds, "latest", hangs)
+    asked: Any = {"source": {"format": "tail"}} if by == "source" else {"ask_latest": hangs}
+    sensor = OffsetsCommittedSensor(
+        task_id="wait",
+        checkpoint_location=dead[1].location,
+        offsets="latest",
+        timeout=0.05 if by == "function" else 600.0,
+        **asked,
+    )
+
+    with pytest.raises(StorageHangsError, match=r"The source of .*dead-1 has not answered"):
+        sensor.execute(context)
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from tests.airflow.supervising import deferred, supervisor
 from tests.waiting import wait_until
 
 Run = Callable[..., RunContinuousQueryOperator]
+NONE = "{{ none }}"
+"""A template that a DAG of native objects renders to None."""
 
 
 @pytest.fixture
@@ -286,8 +288,10 @@ def test_a_query_that_fails_while_it_drains_at_the_end(
     ("arguments", "problem"),
     [
         ({"until": "tomorrow"}, "until is 'tomorrow', and not a time"),
-        ({"until": "2026-01-01T00:00:00"}, "not a time with a time zone"),
+        ({"until": "2026-01-01T00:00:00"}, "not a time with its zone"),
         ({"until_epoch": "x"}, "until_epoch is 'x'"),
+        ({"until_epoch": NONE}, "until_epoch is None"),
+        ({"until": NONE}, "until is None"),
     ],
 )
 def test_bad_input_fails_before_anything_starts(
@@ -297,8 +301,12 @@ def test_bad_input_fails_before_anything_starts(
     arguments: dict[str, Any],
     problem: str,
 ) -> None:
+    task = supervise(**arguments)
+    for name, value in arguments.items():
+        setattr(task, name, None if value == NONE else value)
+
     with pytest.raises(AirflowFailException, match=problem):
-        supervise(**arguments).execute(context)
+        task.execute(context)
 
     assert submitted == []
 

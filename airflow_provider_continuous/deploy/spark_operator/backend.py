@@ -7,14 +7,12 @@ name, which belongs to it and goes with it.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import (
-    UNSEEN_MAX_S,
     Backend,
     DriverState,
     DriverStatus,
@@ -124,8 +122,7 @@ class SparkOperator(Backend):
             return gone
         submits = processes.status(handle)
         if submits.state is DriverState.UNKNOWN:
-            may_come = time.time() - handle.submitted_at <= UNSEEN_MAX_S
-            return submits if may_come else gone
+            return submits if handle.may_be_unseen else gone
         return submits
 
     def kill(self, handle: Handle, *, hard: bool = False) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, optional_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,6 +47,7 @@ class CopyCheckpointOperator(CheckpointOperator):
         super().__init__(**kwargs)
         self.target_location = target_location
         self.to_epoch = to_epoch
+        self._given = given(to_epoch=to_epoch)
         self.target_conn_id = target_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class CopyCheckpointOperator(CheckpointOperator):
         with final_errors():
             report = self.hook().copy_to(
                 CheckpointHook(self.target_location, self.target_conn_id),
-                None if self.to_epoch is None else whole_number("to_epoch", self.to_epoch),
+                optional_number("to_epoch", self.to_epoch, self._given),
                 asked_by=f"{ti.dag_id}/{context['run_id']}/{ti.task_id}/{ti.map_index}",
             )
         self.log.info(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, optional_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,13 +31,13 @@ class PinEpochOperator(CheckpointOperator):
         super().__init__(**kwargs)
         self.name = name
         self.epoch = epoch
+        self._given = given(epoch=epoch)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the epoch."""
         with final_errors():
             hook = self.engine_hook("pinned")
-            epoch = None if self.epoch is None else whole_number("epoch", self.epoch)
-            pin = hook.pin(self.name, epoch)
+            pin = hook.pin(self.name, optional_number("epoch", self.epoch, self._given))
         self.log.info("Epoch %d of %s is pinned as %s.", pin.epoch, hook.location.url, pin.name)
         return pin.to_dict()
 

@@ -12,7 +12,7 @@ from airflow_provider_continuous.deploy.submission import log_folders
 from airflow_provider_continuous.errors import final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, optional_number
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import CheckpointError, ConfigError, ContinuousError
@@ -83,6 +83,7 @@ class PruneCheckpointOperator(CheckpointOperator):
         self.keep_epochs = keep_epochs
         self.keep_for = keep_for
         self.keep_bytes = keep_bytes
+        self._given = given(keep_epochs=keep_epochs, keep_bytes=keep_bytes)
         self.compact_sink = compact_sink
         self.remove_orphans = remove_orphans
         self.orphans_older_than = orphans_older_than
@@ -98,10 +99,10 @@ class PruneCheckpointOperator(CheckpointOperator):
 
     def _prune(self, hook: CheckpointHook) -> dict[str, Any]:
         report = hook.prune(
-            _number("keep_epochs", self.keep_epochs),
+            optional_number("keep_epochs", self.keep_epochs, self._given),
             self.keep_for,
             self.prune_dry_run,
-            keep_bytes=_number("keep_bytes", self.keep_bytes),
+            keep_bytes=optional_number("keep_bytes", self.keep_bytes, self._given),
         )
         found = {"checkpoint_location": hook.location.url, **report.to_dict()}
         if self.compact_sink or self.remove_orphans:
@@ -159,10 +160,6 @@ class PruneCheckpointOperator(CheckpointOperator):
             **{total: sum(report[total] for report in reports) for total in totals},
             "dry_run": self.prune_dry_run,
         }
-
-
-def _number(name: str, value: int | str | None) -> int | None:
-    return None if value is None else whole_number(name, value)
 
 
 def _table(reports: Sequence[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, optional_number
 from engine.errors import ConfigError
 from engine.sinks.reopen import reopen_sink
 
@@ -56,6 +56,7 @@ class RewindCheckpointOperator(CheckpointOperator):
         if (to_epoch is None) == (to_pin is None):
             raise ValueError(f"{self.task_id}: give to_epoch or to_pin.")
         self.to_epoch = to_epoch
+        self._given = given(to_epoch=to_epoch)
         self.to_pin = to_pin
         self.sink = sink
         self.accept_repeats = accept_repeats
@@ -65,7 +66,7 @@ class RewindCheckpointOperator(CheckpointOperator):
         with final_errors():
             hook = self.engine_hook("rewound")
             report = hook.rewind(
-                None if self.to_epoch is None else whole_number("to_epoch", self.to_epoch),
+                optional_number("to_epoch", self.to_epoch, self._given),
                 to_pin=self.to_pin,
                 sink=self._sink(),
                 accept_repeats=self.accept_repeats,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from airflow_provider_continuous.compat import AirflowFailException
@@ -15,7 +15,7 @@ from airflow_provider_continuous.operators.query.standby import end_standby, kee
 from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
-from airflow_provider_continuous.tasks.arguments import seconds, whole_number
+from airflow_provider_continuous.tasks.arguments import given, instant, optional_number, seconds
 from airflow_provider_continuous.tasks.killing import KillAction, TaskIdentity
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.tasks.restarts import ProcessRestarts
@@ -24,7 +24,7 @@ from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ConfigError, ContinuousError
+from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         self.run_for = run_for
         self.until = until
         self.until_epoch = until_epoch
+        self._given = given(until=until, until_epoch=until_epoch)
         self.at_end = at_end
         self.restarts = restarts
         self.restart_delay = restart_delay
@@ -276,13 +277,13 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         )
 
     def _until_epoch(self) -> int | None:
-        return None if self.until_epoch is None else whole_number("until_epoch", self.until_epoch)
+        return optional_number("until_epoch", self.until_epoch, self._given)
 
     def _end_at(self, context: Context) -> float | None:
         """Return when to end, seconds since 1970; the same through retries and restarts."""
         ends = []
-        if self.until is not None:
-            ends.append(_moment(self.until))
+        if "until" in self._given:
+            ends.append(instant("until", self.until).timestamp())
         if self.run_for is not None:
             memory = TaskMemory(context)
             began = memory.recall("began")
@@ -291,21 +292,3 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 memory.remember("began", began)
             ends.append(began + seconds(self.run_for))
         return min(ends, default=None)
-
-
-def _moment(value: datetime | str) -> float:
-    try:
-        moment = value if isinstance(value, datetime) else _parsed(value)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ConfigError(
-            f"until is {value!r}, and not a time with a time zone, as ISO 8601 writes it.",
-            hint="For example 2026-01-31T23:59:00+00:00, or {{ data_interval_end }}.",
-        )
-    return moment.astimezone(timezone.utc).timestamp()
-
-
-def _parsed(text: str) -> datetime:
-    text = text.strip()
-    return datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)

@@ -16,7 +16,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.query.base import End, OnRunning, QueryStartingOperator
 from airflow_provider_continuous.operators.query.this_task import result
 from airflow_provider_continuous.outcomes import expect, has_failed
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, optional_number, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -124,7 +124,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         self.on_running = on_running
         self.end = end
         self.from_epoch = from_epoch
-        self._rewinds = from_epoch is not None
+        self._given = given(from_epoch=from_epoch)
         self.accept_repeats = accept_repeats
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -190,4 +190,4 @@ class StartContinuousQueryOperator(QueryStartingOperator):
 
     def _rewind_epoch(self) -> int | None:
         # A template that has found nothing may be None by now: that is no start from where it was.
-        return whole_number("from_epoch", self.from_epoch) if self._rewinds else None
+        return optional_number("from_epoch", self.from_epoch, self._given)
