@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -121,3 +123,20 @@ def command_line(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+Query = TypeVar("Query", bound=OneQuery)
+
+
+@contextmanager
+def all_ended(make: Callable[[str], Query]) -> Iterator[Callable[[str], Query]]:
+    """Yield what makes queries as ``make`` does; at the end, all of them are ended."""
+    made: list[Query] = []
+
+    def noted(what: str) -> Query:
+        made.append(make(what))
+        return made[-1]
+
+    yield noted
+    for each in made:
+        each.end()

@@ -14,7 +14,7 @@ from airflow_provider_continuous.deploy.submitted import QueryStartError
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_kubernetes import OnKubernetes
-from tests.cluster.one_query import WAIT_S
+from tests.cluster.one_query import WAIT_S, all_ended
 from tests.servers.kubelet import Kubelet
 from tests.servers.kubernetes import ApiServer
 
@@ -31,15 +31,12 @@ def on_kubernetes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Make]:
     """Makes a query of a mode."""
-    made: list[OnKubernetes] = []
 
     def make(mode: str) -> OnKubernetes:
-        made.append(OnKubernetes(server, kubelet, node_python, tmp_path, mode, monkeypatch))
-        return made[-1]
+        return OnKubernetes(server, kubelet, node_python, tmp_path, mode, monkeypatch)
 
-    yield make
-    for each in made:
-        each.end()
+    with all_ended(make) as queries:
+        yield queries
 
 
 @both_modes

@@ -15,7 +15,7 @@ from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_kubernetes import NAMESPACE
 from tests.cluster.on_operator import OnOperator
-from tests.cluster.one_query import WAIT_S
+from tests.cluster.one_query import WAIT_S, all_ended
 from tests.servers.kubelet import Kubelet
 from tests.servers.kubernetes import ApiServer
 from tests.servers.spark_operators import (
@@ -49,15 +49,12 @@ def on_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Make]:
     """Makes a query of a connection."""
-    made: list[OnOperator] = []
 
     def make(conn_id: str) -> OnOperator:
-        made.append(OnOperator(server, kubelet, operators, tmp_path, conn_id, monkeypatch))
-        return made[-1]
+        return OnOperator(server, kubelet, operators, tmp_path, conn_id, monkeypatch)
 
-    yield make
-    for each in made:
-        each.end()
+    with all_ended(make) as queries:
+        yield queries
 
 
 @both_operators

@@ -11,7 +11,7 @@ from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_yarn import OnYarn
-from tests.cluster.one_query import WAIT_S
+from tests.cluster.one_query import WAIT_S, all_ended
 from tests.servers.hadoop import Hadoop
 
 EXECUTOR = "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"
@@ -25,15 +25,12 @@ def on_yarn(
     hadoop: Hadoop, node_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Makes a query of a mode."""
-    made: list[OnYarn] = []
 
     def make(mode: str) -> OnYarn:
-        made.append(OnYarn(hadoop, node_python, tmp_path, mode, monkeypatch))
-        return made[-1]
+        return OnYarn(hadoop, node_python, tmp_path, mode, monkeypatch)
 
-    yield make
-    for each in made:
-        each.end()
+    with all_ended(make) as queries:
+        yield queries
 
 
 @both_modes
