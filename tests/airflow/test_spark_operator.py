@@ -1,14 +1,12 @@
-"""Queries as ``SparkApplication``s: what is written into them, and what the API server's answers
-mean; with Kubernetes' own client, and a stand-in of the server."""
+"""Queries as ``SparkApplication``s: what the API server's answers mean; with Kubernetes' own client,
+and a stand-in of the server."""
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,51 +16,16 @@ from airflow_provider_continuous.deploy.contract import (
     UNSEEN_MAX_S,
     DriverState,
     DriverStatus,
-    Handle,
 )
-from airflow_provider_continuous.deploy.described import describe_submission
-from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
 from airflow_provider_continuous.deploy.spark_operator.backend import SparkOperator
-from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS
-from airflow_provider_continuous.deploy.spark_operator.template import Template
-from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.errors import ConfigError
 from tests.airflow.kubernetes_stand_in import HANGS_UP, ApiServer, api_server
+from tests.airflow.spark_applications import DOCUMENT, HANDLE, KUBEFLOW, NAME, submission
 
-HANDLE = Handle("spark-operator", "continuous-abc", 3, submitted_at=1_700_000_000.5)
-NAME = "continuous-abc-3-6553f100"
 PODS = "/api/v1/namespaces/streams/pods"
-KUBEFLOW: dict[str, Any] = {
-    "apiVersion": "sparkoperator.k8s.io/v1beta2",
-    "kind": "SparkApplication",
-    "metadata": {"labels": {"team": "orders"}},
-    "spec": {
-        "sparkVersion": "4.2.0",
-        "image": "images.example/streams:1",
-        "mainApplicationFile": "local:///opt/application.py",
-        "sparkConf": {"spark.a": "template", "spark.b": "template"},
-        "driver": {"memory": "1g", "serviceAccount": "spark"},
-        "executor": {"memory": "1g", "instances": 1},
-    },
-}
-APACHE: dict[str, Any] = {
-    "apiVersion": "spark.apache.org/v1",
-    "kind": "SparkApplication",
-    "spec": {
-        "pyFiles": "local:///opt/application.py",
-        "runtimeVersions": {"sparkVersion": "4.2.0"},
-    },
-}
-DOCUMENT: dict[str, Any] = {
-    "name": "orders",
-    "source": {"format": "tail", "options": {"path": "/in"}},
-    "sink": {"format": "noop"},
-    "checkpoint_location": "/checkpoint",
-    "conf": {"spark.b": "query", "spark.master": "local", "spark.my.password": "s3cret"},
-}
 
 
 @pytest.fixture
@@ -91,169 +54,6 @@ def settings(
 @pytest.fixture
 def backend(settings: ConnectionSettings) -> SparkOperator:
     return spark_operator(settings)
-
-
-def submission(folder: Path, **more: Any) -> Submission:
-    return Submission({**DOCUMENT, **more}, folder, variables={"TOKEN": "t0ken"})
-
-
-def made(
-    folder: Path, body: dict[str, Any] = KUBEFLOW, options: Any = None, **more: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    template = Template.read(body, "streams")
-    return template.application(
-        submission(folder, **more), HANDLE, SubmitOptions.read(options or {})
-    )
-
-
-def known(application: dict[str, Any]) -> DriverStatus:
-    body = {**KUBEFLOW, "metadata": {"name": NAME}, **application}
-    return Template.read(KUBEFLOW, None).status(body)
-
-
-# -- what is written ------------------------------------------------------------------------------
-
-
-def test_a_query_is_the_template_with_its_own(tmp_path: Path) -> None:
-    secret, application = made(tmp_path, options={"conf": {"spark.c": True}, "num_executors": 3})
-
-    labels = {"continuous-checkpoint": "continuous-abc", "continuous-submission": NAME}
-    assert application["metadata"] == {
-        "name": NAME,
-        "namespace": "streams",
-        "labels": {"team": "orders", **labels},
-    }
-    assert application["spec"] == {
-        **KUBEFLOW["spec"],
-        "type": "Python",
-        "mode": "cluster",
-        "restartPolicy": {"type": "Never"},
-        "timeToLiveSeconds": 86_400,
-        "arguments": ["env:CONTINUOUS_SPECIFICATION"],
-        "executor": {"memory": "1g"},  # the query's own number is a setting, which it would hide
-        "sparkConf": {
-            "spark.a": "template",
-            "spark.b": "query",
-            "spark.c": "true",
-            "spark.executor.instances": "3",
-            "spark.kubernetes.namespace": "streams",
-            "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
-            "spark.kubernetes.driver.label.continuous-submission": NAME,
-            "spark.kubernetes.driver.secretKeyRef.CONTINUOUS_SPECIFICATION": (
-                f"{NAME}:CONTINUOUS_SPECIFICATION"
-            ),
-            "spark.kubernetes.driver.secretKeyRef.TOKEN": f"{NAME}:TOKEN",
-        },
-    }
-    assert secret["metadata"] == {"name": NAME, "namespace": "streams", "labels": labels}
-    held = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
-    specification = {**DOCUMENT, "conf": {"spark.my.password": "s3cret"}}
-    assert held.pop("TOKEN") == "t0ken"
-    assert json.loads(held.pop("CONTINUOUS_SPECIFICATION")) == specification
-    assert not held
-
-
-def test_of_apaches_operator(tmp_path: Path) -> None:
-    _, application = made(tmp_path, APACHE)
-
-    spec = application["spec"]
-    assert spec["driverArgs"] == ["env:CONTINUOUS_SPECIFICATION"]
-    assert spec["applicationTolerations"] == {
-        "restartConfig": {"restartPolicy": "Never"},
-        "resourceRetainPolicy": "OnFailure",
-        "ttlAfterStopMillis": 86_400_000,
-    }
-    assert spec["sparkConf"]["spark.b"] == "query"
-    assert "applicationTolerations" not in APACHE["spec"]
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"apiVersion": "apps/v1"}, "of kind 'SparkApplication', 'apps/v1'"),
-        ({"apiVersion": "sparkoperator.k8s.io"}, "of kind"),
-        ({"kind": "ScheduledSparkApplication"}, "of kind 'ScheduledSparkApplication'"),
-        ({"spec": None}, "needs a spec"),
-        ({"spec": {"type": "Python"}}, r"no spec\.mainApplicationFile"),
-        ({"metadata": {"name": "mine"}}, r"has metadata\.name"),
-        ({"spec": {**KUBEFLOW["spec"], "arguments": ["a"]}}, r"has spec\.arguments"),
-        ({"spec": {**KUBEFLOW["spec"], "mode": "client"}}, "says mode: client"),
-        ({"spec": {**KUBEFLOW["spec"], "type": "Java"}}, "says type: Java"),
-        ({"spec": {**KUBEFLOW["spec"], "restartPolicy": {"type": "Always"}}}, "type: Always"),
-    ],
-)
-def test_a_template_that_cannot_be(change: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        Template.read({**KUBEFLOW, **change}, None)
-
-
-@pytest.mark.parametrize(
-    ("options", "document", "expected"),
-    [
-        ({"jars": "a.jar", "yarn_queue": "q"}, {}, "spark_submit has jars, yarn_queue"),
-        ({}, {"python_path": ["/dags"]}, "python_path cannot be sent"),
-        (
-            {"conf": {"spark.kubernetes.driverEnv.DB_PASSWORD": "s3cret"}},
-            {},
-            "DB_PASSWORD would show a secret",
-        ),
-        (
-            {"conf": {"spark.kubernetes.driver.label.continuous-checkpoint": "x"}},
-            {},
-            "continuous-checkpoint is 'x'",
-        ),
-    ],
-)
-def test_what_such_a_driver_cannot_be_sent(
-    options: dict[str, Any], document: dict[str, Any], expected: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        made(tmp_path, options=options, **document)
-
-
-def test_what_changes_is_told_part_by_part() -> None:
-    settings = ConnectionSettings("spark-operator", spark_application=KUBEFLOW)
-
-    told = describe_submission(DOCUMENT, settings)
-    assert told["deploy"] == "spark-operator by kubernetes_default"
-    assert told["spark_application.spec.executor.memory"] == "1g"
-    assert told["spark_application.spec.executor.instances"] == "1"
-
-
-# -- what is told ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("group", "state", "expected"),
-    [
-        ("sparkoperator.k8s.io", "SUBMITTED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "SUSPENDED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "SUBMISSION_FAILED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "RUNNING", DriverState.RUNNING),
-        ("sparkoperator.k8s.io", "SUCCEEDING", DriverState.RUNNING),
-        ("sparkoperator.k8s.io", "COMPLETED", DriverState.ENDED),
-        ("sparkoperator.k8s.io", "FAILED", DriverState.ENDED),
-        ("sparkoperator.k8s.io", "UNKNOWN", DriverState.UNKNOWN),
-        ("spark.apache.org", "DriverRequested", DriverState.STARTING),
-        ("spark.apache.org", "RunningHealthy", DriverState.RUNNING),
-        ("spark.apache.org", "Failed", DriverState.RUNNING),
-        ("spark.apache.org", "ResourceReleased", DriverState.ENDED),
-    ],
-)
-def test_states(group: str, state: str, expected: DriverState) -> None:
-    assert OPERATORS[group].states.get(state, DriverState.STARTING) is expected
-
-
-def test_why_it_has_failed_is_told_without_secrets() -> None:
-    state = {"state": "FAILED", "errorMessage": "no image; password=s3cret"}
-    told = known({"status": {"applicationState": state}})
-
-    assert told.state is DriverState.ENDED
-    assert "is FAILED: no image" in told.detail
-    assert "s3cret" not in told.detail
-    assert known({}) == DriverStatus(
-        DriverState.STARTING, f"SparkApplication {NAME}: no operator has looked at it yet"
-    )
 
 
 # -- what is asked --------------------------------------------------------------------------------
@@ -287,6 +87,22 @@ def test_a_submission_is_found_asked_and_ended(
     server.add(PODS, driver)
     assert backend.status(handle).state is DriverState.RUNNING
     driver["status"] = {"phase": "Failed"}
+    assert backend.status(handle).state is DriverState.ENDED
+
+
+def test_an_application_that_is_given_up_has_not_ended_while_its_driver_is_there(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    application = server.of_kind("sparkapplications")[NAME]
+    application["status"] = {"applicationState": {"state": "FAILED"}}
+    labels = {**application["metadata"]["labels"], "spark-role": "driver"}
+    server.add(PODS, {"metadata": {"name": "d", "labels": labels}, "status": {"phase": "Pending"}})
+
+    told = backend.status(handle)
+    assert told.state is DriverState.RUNNING
+    assert "is FAILED, and pod d is there" in told.detail
+    assert backend.kill(handle)
     assert backend.status(handle).state is DriverState.ENDED
 
 

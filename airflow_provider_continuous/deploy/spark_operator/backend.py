@@ -108,17 +108,22 @@ class SparkOperator(Backend):
         return handle if found is None else replace(handle, driver_id=handle.name)
 
     def status(self, handle: Handle) -> DriverStatus:
-        """Ask for the application; where it is gone, for the driver's pod."""
+        """Ask for the application; where it is gone or has ended, for the driver's pod: an operator
+        may give an application up, and leave a pod that waits or runs."""
         name = f"SparkApplication {handle.name}"
         try:
             application = self._read(handle)
-            if application is not None:
-                return self._template.status(application)
+            told = None if application is None else self._template.status(application)
+            if told is not None and told.state is not DriverState.ENDED:
+                return told
             pods = self._drivers(handle)
         except Exception as error:  # as above
             return DriverStatus(DriverState.UNKNOWN, f"{name}: {why(error)}")
         if pods:
-            return DriverStatus(DriverState.RUNNING, f"{name} is gone, pod {pods[0]} runs")
+            what = f"{name} is gone" if told is None else told.detail
+            return DriverStatus(DriverState.RUNNING, f"{what}, and pod {pods[0]} is there")
+        if told is not None:
+            return told
         gone = DriverStatus(DriverState.ENDED, f"there is no {name}", seen=False)
         if handle.driver_id is not None:
             return gone
