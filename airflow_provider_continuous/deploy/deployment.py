@@ -113,7 +113,7 @@ class Deployment:
                 break
         try:
             handle = backend.submit(submission, handle)
-        except BaseException:
+        except Exception:  # but if it was interrupted, there may be a driver: the next look tells
             self._notes.write(replace(handle, ended=True))
             raise
         self._notes.write(handle)

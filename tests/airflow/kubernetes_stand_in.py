@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +27,8 @@ class ApiServer:
 
     :ivar objects: by their paths: ``/api/v1/namespaces/NAMESPACE/secrets/NAME``.
     :ivar fails: by method and kind, as ``("POST", "secrets")``, a status, or :data:`HANGS_UP`.
+    :ivar thinks: what comes between a request and what it does, by method and kind likewise.
+    :ivar unknown: fields of a specification that the kind does not have.
     :ivar logs: of pods, by name.
     :ivar keeps_all_the_same: what it fails at is done nevertheless.
     """
@@ -35,6 +37,8 @@ class ApiServer:
         self.url = url
         self.objects: dict[str, Any] = {}
         self.fails: dict[tuple[str, str], int] = {}
+        self.thinks: dict[tuple[str, str], Callable[[], object]] = {}
+        self.unknown: set[str] = set()
         self.keeps_all_the_same = False
         self.logs: dict[str, str] = {}
         self._uids = 0
@@ -66,6 +70,7 @@ class ApiServer:
         if path.endswith("/log"):
             return 200, self.logs[path.split("/")[-2]]
         kind = next(name for name in ("secrets", "sparkapplications", "pods") if name in path)
+        self.thinks.get((method, kind), int)()
         failure = self.fails.get((method, kind))
         if failure is not None and not self.keeps_all_the_same:
             return failure, {"message": "it was told to fail"}
@@ -78,6 +83,9 @@ class ApiServer:
         if method == "POST":
             if f"{path}/{body['metadata']['name']}" in self.objects:
                 return 409, {"message": "already exists"}
+            if query.get("fieldValidation") == ["Strict"]:
+                for name in self.unknown & body.get("spec", {}).keys():
+                    return 400, {"message": f'strict decoding error: unknown field "spec.{name}"'}
             self.add(path, body)
             return 201, body
         if path.endswith(("/secrets", "/sparkapplications", "/pods")):

@@ -198,6 +198,13 @@ def test_what_such_a_driver_cannot_be_sent(
         made(tmp_path, options=options, **document)
 
 
+def test_a_variable_that_no_process_can_have_is_refused(tmp_path: Path) -> None:
+    length = 128 * 1024 - len("CONTINUOUS_SPECIFICATION=") - len(json.dumps(DOCUMENT))
+    made(tmp_path, name="n" * (length - 1000))
+    with pytest.raises(ConfigError, match=r"CONTINUOUS_SPECIFICATION has 13\d{4} bytes"):
+        made(tmp_path, name="n" * (length + 1000))
+
+
 def test_what_changes_is_told_part_by_part() -> None:
     settings = ConnectionSettings("spark-operator", spark_application=KUBEFLOW)
 

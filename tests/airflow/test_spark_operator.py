@@ -1,5 +1,5 @@
-"""Queries as ``SparkApplication``s: what the API server's answers mean; with Kubernetes' own client,
-and a stand-in of the server."""
+"""Queries as ``SparkApplication``s: what the API server's answers mean; with Kubernetes' own
+client, and a stand-in of the server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -174,6 +176,69 @@ def test_an_answer_that_is_lost_leaves_it_to_the_next_look(
     assert backend.status(handle).state is expected
 
 
+def test_a_server_that_takes_its_time_to_create_an_application_is_waited_for(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 0.5
+    monkeypatch.setattr(f"{SparkOperator.__module__}.ANSWER_S", patience_s)
+    server.thinks["POST", "sparkapplications"] = lambda: Event().wait(4 * patience_s)
+
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    assert backend.status(handle).state is DriverState.STARTING
+
+
+def test_what_is_interrupted_while_it_submits_is_found_by_a_retry(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    document = hook.specification({**DOCUMENT, "checkpoint_location": location})
+
+    def times_out(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(SparkOperator, "_give", times_out)
+        with pytest.raises(SystemExit):
+            hook.submit(document, "a task")
+    again = hook.submit(document, "its retry")
+    assert list(server.of_kind("sparkapplications")) == [again.handle.driver_id]
+
+
+def test_a_field_that_the_kind_does_not_have_is_refused(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    server.unknown = {"sparkVersion"}
+    with pytest.raises(ConfigError, match=r'unknown field "spec\.sparkVersion"'):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"python_path": ["/"]}, "python_path cannot be sent"),
+        ({"conf": {"spark.kubernetes.namespace": "other"}}, r"namespace is 'other'"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is_ended_for_it(
+    server: ApiServer, settings: ConnectionSettings, more: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        ContinuousQueryHook().specification({**DOCUMENT, **more})
+    with pytest.raises(ConfigError, match="spark_submit has jars"):
+        ContinuousQueryHook(spark_submit={"jars": "a.jar"}).specification(DOCUMENT)
+
+
+def test_the_worker_needs_no_python_of_the_queries(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CONTINUOUS__PYTHON", "/no/python")
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    document = hook.specification({**DOCUMENT, "checkpoint_location": location})
+
+    assert hook.submit(document, "a task").look().state is DriverState.STARTING
+
+
 @pytest.mark.parametrize("failure", [HANGS_UP, 403, 503])
 def test_a_server_that_does_not_answer_tells_nothing(
     server: ApiServer, backend: SparkOperator, tmp_path: Path, failure: int
@@ -241,6 +306,7 @@ def test_the_button_of_the_connection(
     works, told = ContinuousQueryHook().test_connection()
     assert not works
     assert "Kubernetes answers 404" in told
+    assert "kubectl get crd sparkapplications.sparkoperator.k8s.io" in told
 
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", "kubernetes://?kube_config_path=/none")
     works, told = ContinuousQueryHook().test_connection()

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_continuous.deploy import processes
@@ -19,6 +20,7 @@ from airflow_provider_continuous.deploy.contract import (
     DriverState,
     DriverStatus,
     Handle,
+    label_of,
 )
 from airflow_provider_continuous.deploy.driver_log import end_of_driver
 from airflow_provider_continuous.deploy.managers.contract import ANSWER_S
@@ -38,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 _PLURAL = "sparkapplications"
 _NOT_FOUND = 404
+_CREATED_S = 65.0
+"""An API server gives a request up within a minute, and what it asks about an application first,
+an operator's webhook, may take half of that. Until then the application may yet come to be."""
 
 
 class SparkOperator(Backend):
@@ -65,7 +70,15 @@ class SparkOperator(Backend):
         try:
             custom.list_namespaced_custom_object(*self._place, limit=1, _request_timeout=ANSWER_S)
         except Exception as error:  # of a package that need not be installed
-            raise ConfigError(f"{self.cluster}: {why(error)}.") from error
+            raise self._refused(self.cluster, error) from error
+
+    def check_document(self, document: Mapping[str, Any]) -> None:
+        """Look whether a specification can be sent to such a driver.
+
+        :raises ConfigError: it cannot.
+        """
+        handle = Handle(self.name, label_of(""), 0)
+        self._template.application(Submission(document, Path()), handle, self._options)
 
     def submit(self, submission: Submission, handle: Handle) -> Handle:
         """Create the Secret and the application. Where the API server leaves it open whether the
@@ -86,12 +99,15 @@ class SparkOperator(Backend):
             raise QueryStartError(f"The Secret {handle.name}: {why(error)}.") from error
         try:
             created = self._clients.custom.create_namespaced_custom_object(
-                *self._place, application, _request_timeout=ANSWER_S
+                *self._place,
+                application,
+                field_validation="Strict",  # else the server drops what is misspelt, in silence
+                _request_timeout=(ANSWER_S, _CREATED_S),
             )
         except Exception as error:  # as above
             if is_refused(error):
                 self._forget(_selector(handle))
-                raise ConfigError(f"The SparkApplication {handle.name}: {why(error)}.") from error
+                raise self._refused(f"The SparkApplication {handle.name}", error) from error
             logger.warning("Whether %s was created is open: %s", handle.name, why(error))
         else:
             self._give(secret, created)
@@ -155,6 +171,16 @@ class SparkOperator(Backend):
         except Exception:  # as above
             return ""
         return end_of_driver(self._pods.last_words(pods[-1], handle)) if pods else ""
+
+    def _refused(self, what: str, error: Exception) -> ConfigError:
+        hint = None
+        if getattr(error, "status", None) == _NOT_FOUND:
+            kind = f"{_PLURAL}.{self._template.operator.group}"
+            hint = (
+                f"Is the operator installed, with the version {self._template.version} of its "
+                f"kind? kubectl get crd {kind} -o yaml"
+            )
+        return ConfigError(f"{what}: {why(error)}.", hint=hint)
 
     def _read(self, handle: Handle) -> Mapping[str, Any] | None:
         """The application, if it is this checkpoint's; None: there is none."""

@@ -28,6 +28,8 @@ from engine.redaction.logs import redact
 
 SUBMISSION_LABEL: Final = "continuous-submission"
 _WORDS_MAX = 500
+_VARIABLE_BYTES_MAX = 128 * 1024
+"""Linux's, of name and value with ``=`` between and a zero behind them."""
 _SIZES = {
     "driver_memory": "spark.driver.memory",
     "executor_memory": "spark.executor.memory",
@@ -131,6 +133,7 @@ class Template:
         part(metadata, "labels").update(labels)
         # ASCII: Java may have no locale.
         variables[SPECIFICATION] = json.dumps({**document, "conf": private})
+        _refuse_long(variables)
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -172,6 +175,17 @@ def _private(conf: Mapping[str, str]) -> dict[str, str]:
 def _holds_one(key: str, value: str) -> bool:
     holds = key.startswith("spark.kubernetes.driverEnv.") or key.endswith(".oauthToken")
     return holds or is_secret("spark.kubernetes", value)
+
+
+def _refuse_long(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        length = len(f"{name}={value}\0".encode())
+        if length > _VARIABLE_BYTES_MAX:
+            raise ConfigError(
+                f"The variable {name} has {length} bytes, and a process can have "
+                f"{_VARIABLE_BYTES_MAX}.",
+                hint="Make it shorter: the query's own code belongs into the image.",
+            )
 
 
 def _refuse_others(options: SubmitOptions) -> None:
