@@ -198,6 +198,22 @@ def test_what_such_a_driver_cannot_be_sent(
         made(tmp_path, options=options, **document)
 
 
+def test_the_querys_variables_go_before_those_of_a_template(tmp_path: Path) -> None:
+    driver = {
+        "env": [{"name": "TOKEN", "value": "another"}, {"name": "ZONE", "value": "a"}],
+        "envSecretKeyRefs": {
+            "TOKEN": {"name": "another", "key": "token"},
+            "OTHER": {"name": "another", "key": "token"},
+        },
+    }
+    _, application = made(tmp_path, {**KUBEFLOW, "spec": {**KUBEFLOW["spec"], "driver": driver}})
+
+    held = application["spec"]["driver"]
+    assert held["env"] == [{"name": "ZONE", "value": "a"}]
+    assert held["envSecretKeyRefs"].keys() == {"OTHER"}
+    assert driver["env"][0] == {"name": "TOKEN", "value": "another"}
+
+
 def test_a_variable_that_no_process_can_have_is_refused(tmp_path: Path) -> None:
     length = 128 * 1024 - len("CONTINUOUS_SPECIFICATION=") - len(json.dumps(DOCUMENT))
     made(tmp_path, name="n" * (length - 1000))

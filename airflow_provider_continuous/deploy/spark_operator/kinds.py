@@ -17,6 +17,8 @@ from engine.errors import ConfigError
 
 _KEPT_S: Final = 86_400
 """So long an application that has ended stays, with its log, where the template says nothing."""
+FROM_SECRET: Final = "spark.kubernetes.driver.secretKeyRef."  # noqa: S105  # a name
+"""Settings that name an entry of a Secret for a variable of the driver."""
 
 
 class Operator(ABC):
@@ -93,6 +95,7 @@ class Kubeflow(Operator):
             value = others.pop(setting)
             is_number = field in self._numbers and value.isdecimal()
             parts[place][field] = int(value) if is_number else value
+        _leave_out(parts["driver"], {key.removeprefix(FROM_SECRET) for key in conf})
         return others
 
     def said(self, status: Mapping[str, Any]) -> tuple[str, str]:
@@ -179,6 +182,21 @@ def part(holder: dict[str, Any], field: str) -> dict[str, Any]:
             "an object there."
         )
     return found
+
+
+def _leave_out(driver: dict[str, Any], names: set[str]) -> None:
+    """Variables that the operator would put behind those of settings, where the last one counts."""
+    if driver.get("env"):
+        driver["env"] = [
+            each
+            for each in driver["env"]
+            if not (isinstance(each, Mapping) and each.get("name") in names)
+        ]
+    if driver.get("envSecretKeyRefs"):
+        references = part(driver, "envSecretKeyRefs")
+        driver["envSecretKeyRefs"] = {
+            name: place for name, place in references.items() if name not in names
+        }
 
 
 def _summary(state: Mapping[str, Any]) -> tuple[str, str]:

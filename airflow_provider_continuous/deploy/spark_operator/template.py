@@ -21,7 +21,12 @@ from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import SPECIFICATION
 from airflow_provider_continuous.deploy.private_files import is_secret
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
-from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS, Operator, part
+from airflow_provider_continuous.deploy.spark_operator.kinds import (
+    FROM_SECRET,
+    OPERATORS,
+    Operator,
+    part,
+)
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
@@ -119,7 +124,7 @@ class Template:
                 POD_NAME: f"{handle.name}-driver",
                 **{f"spark.kubernetes.driver.label.{key}": told for key, told in labels.items()},
                 **{
-                    f"spark.kubernetes.driver.secretKeyRef.{name}": f"{handle.name}:{name}"
+                    f"{FROM_SECRET}{name}": f"{handle.name}:{name}"
                     for name in (*variables, SPECIFICATION)
                 },
             },
