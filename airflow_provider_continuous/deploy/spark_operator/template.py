@@ -12,7 +12,7 @@ import base64
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
@@ -53,7 +53,7 @@ class Template:
     operator: Operator
     version: str
     namespace: str
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def read(cls, given: Mapping[str, Any], namespace: str | None) -> Template:
