@@ -27,6 +27,7 @@ class ApiServer:
 
     :ivar objects: by their paths: ``/api/v1/namespaces/NAMESPACE/secrets/NAME``.
     :ivar fails: by method and kind, as ``("POST", "secrets")``, a status, or :data:`HANGS_UP`.
+    :ivar says: with what words.
     :ivar thinks: what comes between a request and what it does, by method and kind likewise.
     :ivar unknown: fields of a specification that the kind does not have.
     :ivar logs: of pods, by name.
@@ -37,6 +38,7 @@ class ApiServer:
         self.url = url
         self.objects: dict[str, Any] = {}
         self.fails: dict[tuple[str, str], int] = {}
+        self.says = "it was told to fail"
         self.thinks: dict[tuple[str, str], Callable[[], object]] = {}
         self.unknown: set[str] = set()
         self.keeps_all_the_same = False
@@ -73,9 +75,9 @@ class ApiServer:
         self.thinks.get((method, kind), int)()
         failure = self.fails.get((method, kind))
         if failure is not None and not self.keeps_all_the_same:
-            return failure, {"message": "it was told to fail"}
+            return failure, {"message": self.says}
         status, told = self._do(method, path, query, body)
-        return (status, told) if failure is None else (failure, {"message": "told to fail"})
+        return (status, told) if failure is None else (failure, {"message": self.says})
 
     def _do(
         self, method: str, path: str, query: dict[str, list[str]], body: Any

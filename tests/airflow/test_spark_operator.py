@@ -150,6 +150,27 @@ def test_what_the_server_refuses_leaves_nothing(
     assert not server.objects
 
 
+@pytest.mark.parametrize("kind", ["secrets", "sparkapplications"])
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (401, "Unauthorized"),
+        (403, "exceeded quota: objects, requested: pods=1"),
+        (403, "admission webhook denied the request: failed to validate resource quota"),
+        (429, "too many requests"),
+    ],
+)
+def test_a_refusal_that_may_pass_is_retried_and_leaves_nothing(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, kind: str, failure: int, says: str
+) -> None:
+    server.fails["POST", kind] = failure
+    server.says = says
+
+    with pytest.raises(QueryStartError, match=f"Kubernetes answers {failure}: {says}"):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
 @pytest.mark.parametrize("failure", [HANGS_UP, 500, 429])
 def test_without_its_secret_nothing_is_started(
     server: ApiServer, backend: SparkOperator, tmp_path: Path, failure: int

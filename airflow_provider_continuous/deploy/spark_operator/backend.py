@@ -27,14 +27,19 @@ from airflow_provider_continuous.deploy.managers.contract import ANSWER_S
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubernetes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import OPERATOR_MODE
-from airflow_provider_continuous.deploy.spark_operator.clients import Clients, is_refused, why
+from airflow_provider_continuous.deploy.spark_operator.clients import (
+    Clients,
+    is_open,
+    may_pass,
+    why,
+)
 from airflow_provider_continuous.deploy.spark_operator.template import (
     SUBMISSION_LABEL,
     Template,
 )
 from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +75,7 @@ class SparkOperator(Backend):
         try:
             custom.list_namespaced_custom_object(*self._place, limit=1, _request_timeout=ANSWER_S)
         except Exception as error:  # of a package that need not be installed
-            raise self._refused(self.cluster, error) from error
+            raise ConfigError(f"{self.cluster}: {why(error)}.", hint=self._hint(error)) from error
 
     def check_document(self, document: Mapping[str, Any]) -> None:
         """Look whether a specification can be sent to such a driver.
@@ -85,7 +90,7 @@ class SparkOperator(Backend):
         application is there, the handle says that it is: the next look tells.
 
         :raises ConfigError: the API server refuses one of them.
-        :raises QueryStartError: it does not answer; nothing was started.
+        :raises QueryStartError: it does so for now, or does not answer; nothing was started.
         """
         secret, application = self._template.application(submission, handle, self._options)
         self._forget(f"{LABEL}={handle.label}")
@@ -93,10 +98,8 @@ class SparkOperator(Backend):
         try:
             core.create_namespaced_secret(where, secret, _request_timeout=ANSWER_S)
         except Exception as error:  # as above
-            if is_refused(error):
-                raise ConfigError(f"The Secret {handle.name}: {why(error)}.") from error
             self._forget(_selector(handle))
-            raise QueryStartError(f"The Secret {handle.name}: {why(error)}.") from error
+            raise self._refused("Secret", handle, error) from error
         try:
             created = self._clients.custom.create_namespaced_custom_object(
                 *self._place,
@@ -105,9 +108,9 @@ class SparkOperator(Backend):
                 _request_timeout=(ANSWER_S, _CREATED_S),
             )
         except Exception as error:  # as above
-            if is_refused(error):
+            if not is_open(error):
                 self._forget(_selector(handle))
-                raise self._refused(f"The SparkApplication {handle.name}", error) from error
+                raise self._refused("SparkApplication", handle, error) from error
             logger.warning("Whether %s was created is open: %s", handle.name, why(error))
         else:
             self._give(secret, created)
@@ -172,15 +175,20 @@ class SparkOperator(Backend):
             return ""
         return end_of_driver(self._pods.last_words(pods[-1], handle)) if pods else ""
 
-    def _refused(self, what: str, error: Exception) -> ConfigError:
-        hint = None
-        if getattr(error, "status", None) == _NOT_FOUND:
-            kind = f"{_PLURAL}.{self._template.operator.group}"
-            hint = (
-                f"Is the operator installed, with the version {self._template.version} of its "
-                f"kind? kubectl get crd {kind} -o yaml"
-            )
-        return ConfigError(f"{what}: {why(error)}.", hint=hint)
+    def _refused(self, kind: str, handle: Handle, error: Exception) -> ContinuousError:
+        passes = is_open(error) or may_pass(error)
+        return (QueryStartError if passes else ConfigError)(
+            f"The {kind} {handle.name}: {why(error)}.", hint=self._hint(error)
+        )
+
+    def _hint(self, error: Exception) -> str | None:
+        if getattr(error, "status", None) != _NOT_FOUND:
+            return None
+        kind, version = f"{_PLURAL}.{self._template.operator.group}", self._template.version
+        return (
+            f"Is there the namespace, and is the operator installed, with the version {version} of "
+            f"its kind? kubectl get crd {kind} -o yaml"
+        )
 
     def _read(self, handle: Handle) -> Mapping[str, Any] | None:
         """The application, if it is this checkpoint's; None: there is none."""
