@@ -256,6 +256,9 @@ def _taken_back(
     hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
     if not submitted.own:
         return submitted.start_error(f"{hung}, and is left to {submitted.handle.by},")
+    words = submitted.last_words()  # a pod is deleted with its log
     if submitted.end():
-        return submitted.start_error(hung)
-    return submitted.start_error(f"{hung}, and could not be ended: a retry waits for it,")
+        return submitted.start_error(hung, words=words)
+    return submitted.start_error(
+        f"{hung}, and could not be ended: a retry waits for it,", words=words
+    )

@@ -70,7 +70,8 @@ class ApiServer:
         parts = urlsplit(url)
         path, query = parts.path, parse_qs(parts.query)
         if path.endswith("/log"):
-            return 200, self.logs[path.split("/")[-2]]
+            log = self.logs.get(path.split("/")[-2])
+            return (400, {"message": "waiting to start"}) if log is None else (200, log)
         kind = next(name for name in ("secrets", "sparkapplications", "pods") if name in path)
         self.thinks.get((method, kind), int)()
         failure = self.fails.get((method, kind))

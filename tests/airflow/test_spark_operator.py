@@ -127,6 +127,49 @@ def test_the_last_words_are_those_of_the_drivers_pod(
     assert "s3cret" not in str(words)
 
 
+def test_a_start_that_hangs_tells_what_its_pod_waits_for(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path
+) -> None:
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    submitted = hook.submit(
+        hook.specification({**DOCUMENT, "checkpoint_location": location}), "a task"
+    )
+    (application,) = server.of_kind("sparkapplications").values()
+    no_room = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    image = {"reason": "ImagePullBackOff", "message": "Back-off pulling image, password=s3cret"}
+    state = {
+        "phase": "Pending",
+        "conditions": [no_room, {"type": "Initialized", "status": "True", "message": "no matter"}],
+        "containerStatuses": [
+            {
+                "name": "spark-kubernetes-driver",
+                "image": "i",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"waiting": image},
+            }
+        ],
+    }
+    driver = {
+        "metadata": {
+            "name": "d",
+            "labels": {**application["metadata"]["labels"], "spark-role": "driver"},
+        },
+        "spec": {"containers": [{"name": "spark-kubernetes-driver"}]},
+        "status": state,
+    }
+    server.add(PODS, driver)
+
+    with pytest.raises(QueryStartError) as failed:
+        hook.wait_until_started(submitted, 0)
+    told = str(failed.value)
+    assert "0/3 nodes are available\nImagePullBackOff: Back-off pulling image" in told
+    assert "s3cret" not in told
+    assert "no matter" not in told
+    assert not server.objects
+
+
 def test_another_checkpoints_application_is_left_alone(
     server: ApiServer, backend: SparkOperator, tmp_path: Path
 ) -> None:
@@ -328,6 +371,12 @@ def test_the_button_of_the_connection(
     assert not works
     assert "Kubernetes answers 404" in told
     assert "kubectl get crd sparkapplications.sparkoperator.k8s.io" in told
+    server.fails.clear()
+    server.fails["GET", "pods"] = 403
+    works, told = ContinuousQueryHook().test_connection()
+    assert not works
+    assert "Kubernetes answers 403" in told
+    server.fails.clear()
 
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", "kubernetes://?kube_config_path=/none")
     works, told = ContinuousQueryHook().test_connection()

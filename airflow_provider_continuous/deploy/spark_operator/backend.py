@@ -67,13 +67,16 @@ class SparkOperator(Backend):
         return f"{host}, {template.namespace}, {template.operator.group}"
 
     def ask(self) -> None:
-        """Ask for one application, whichever.
+        """Ask for one application, whichever; and for no Secret and pod, in vain.
 
         :raises ConfigError: the API server does not answer, or refuses.
         """
-        custom = self._clients.custom
+        core, where = self._clients.core, self._template.namespace
+        ask = {"limit": 1, "_request_timeout": ANSWER_S}
         try:
-            custom.list_namespaced_custom_object(*self._place, limit=1, _request_timeout=ANSWER_S)
+            self._clients.custom.list_namespaced_custom_object(*self._place, **ask)
+            for listed in (core.list_namespaced_secret, core.list_namespaced_pod):
+                listed(where, label_selector=f"{SUBMISSION_LABEL}=none", **ask)
         except Exception as error:  # of a package that need not be installed
             raise ConfigError(f"{self.cluster}: {why(error)}.", hint=self._hint(error)) from error
 
