@@ -238,6 +238,8 @@ def test_an_answer_that_is_lost_leaves_it_to_the_next_look(
     assert handle.driver_id == NAME
     expected = DriverState.STARTING if is_created else DriverState.ENDED
     assert backend.status(handle).state is expected
+    (secret,) = server.of_kind("secrets").values()
+    assert ("ownerReferences" in secret["metadata"]) is is_created
 
 
 def test_a_server_that_takes_its_time_to_create_an_application_is_waited_for(

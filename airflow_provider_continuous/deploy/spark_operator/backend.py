@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ class SparkOperator(Backend):
         except Exception as error:  # as above
             self._forget(_selector(handle))
             raise self._refused("Secret", handle, error) from error
+        created: Mapping[str, Any] | None = None
         try:
             created = self._clients.custom.create_namespaced_custom_object(
                 *self._place,
@@ -115,7 +117,9 @@ class SparkOperator(Backend):
                 self._forget(_selector(handle))
                 raise self._refused("SparkApplication", handle, error) from error
             logger.warning("Whether %s was created is open: %s", handle.name, why(error))
-        else:
+            with suppress(Exception):  # as above: the next look tells
+                created = self._read(handle)
+        if created is not None:
             self._give(secret, created)
         return replace(handle, driver_id=handle.name)
 
