@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,40 @@ def test_a_template_that_apaches_operator_would_run_otherwise(
 def test_a_template_that_cannot_be(change: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         Template.read({**KUBEFLOW, **change}, None)
+
+
+@pytest.mark.parametrize("body", [KUBEFLOW, APACHE])
+@pytest.mark.parametrize("odd", [None, 1, True, "x", ["a"], [{"a": 1}], {"a": 1}])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "metadata",
+        "metadata.labels",
+        "spec",
+        "spec.sparkConf",
+        "spec.driver",
+        "spec.driver.env",
+        "spec.driver.envSecretKeyRefs",
+        "spec.executor",
+        "spec.restartPolicy",
+        "spec.applicationTolerations",
+        "spec.applicationTolerations.restartConfig",
+        "spec.applicationTolerations.applicationTimeoutConfig",
+    ],
+)
+def test_a_template_of_any_shape_is_used_refused_or_left_to_the_server(
+    body: dict[str, Any], place: str, odd: Any, tmp_path: Path
+) -> None:
+    given = copy.deepcopy(body)
+    *holders, last = place.split(".")
+    holder = given
+    for name in holders:
+        holder = holder.setdefault(name, {})
+    holder[last] = odd
+
+    with suppress(ConfigError):
+        _, application = made(tmp_path, given)
+        assert application["metadata"]["name"] == NAME
 
 
 @pytest.mark.parametrize(

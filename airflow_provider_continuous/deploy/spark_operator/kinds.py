@@ -186,7 +186,7 @@ def part(holder: dict[str, Any], field: str) -> dict[str, Any]:
 
 def _leave_out(driver: dict[str, Any], names: set[str]) -> None:
     """Variables that the operator would put behind those of settings, where the last one counts."""
-    if driver.get("env"):
+    if isinstance(driver.get("env"), list):  # else the server says what is wrong with it
         driver["env"] = [
             each
             for each in driver["env"]
