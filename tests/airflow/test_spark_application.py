@@ -235,7 +235,7 @@ def test_what_such_a_driver_cannot_be_sent(
 
 
 def test_the_querys_variables_go_before_those_of_a_template(tmp_path: Path) -> None:
-    driver = {
+    driver: dict[str, Any] = {
         "env": [{"name": "TOKEN", "value": "another"}, {"name": "ZONE", "value": "a"}],
         "envSecretKeyRefs": {
             "TOKEN": {"name": "another", "key": "token"},
