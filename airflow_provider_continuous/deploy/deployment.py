@@ -113,7 +113,7 @@ class Deployment:
                 break
         try:
             handle = backend.submit(submission, handle)
-        except BaseException:
+        except Exception:  # but if it was interrupted, there may be a driver: the next look tells
             self._notes.write(replace(handle, ended=True))
             raise
         self._notes.write(handle)
@@ -260,6 +260,9 @@ def _taken_back(
     hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
     if not submitted.own:
         return submitted.start_error(f"{hung}, and is left to {submitted.handle.by},")
+    words = submitted.last_words()  # a pod is deleted with its log
     if submitted.end():
-        return submitted.start_error(hung)
-    return submitted.start_error(f"{hung}, and could not be ended: a retry waits for it,")
+        return submitted.start_error(hung, words=words)
+    return submitted.start_error(
+        f"{hung}, and could not be ended: a retry waits for it,", words=words
+    )

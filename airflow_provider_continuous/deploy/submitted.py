@@ -139,12 +139,20 @@ class SubmittedQuery:
                 with suppress(PermissionError):  # another user has submitted it, and deletes them
                     self._file(suffix).unlink(missing_ok=True)
 
-    def start_error(self, reason: str, exit_code: int | None = None) -> ContinuousError:
+    def last_words(self) -> str:
+        """Return the end of what its driver has written on a cluster; empty where that cannot be
+        read."""
+        return self._backend.last_words(self.handle)
+
+    def start_error(
+        self, reason: str, exit_code: int | None = None, words: str | None = None
+    ) -> ContinuousError:
         """Return the error of a query that did not start, with the end of its log.
 
         :param exit_code: of its process, if it has ended; it tells whether a retry can help.
+        :param words: its :meth:`last_words`, where they went with it; None: ask for them.
         """
-        output, words = tail(self.log_path), self._backend.last_words(self.handle)
+        output, words = tail(self.log_path), self.last_words() if words is None else words
         ends = [f"The end of its log, {self.log_path}:\n{output}"] if output else []
         if words:
             ends.append(f"The end of what the driver has written on the cluster:\n{words}")

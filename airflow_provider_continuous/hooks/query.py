@@ -109,6 +109,7 @@ class ContinuousQueryHook(BaseHook):
             variables = self.settings.variables()
             if self.settings.deploy_mode == OPERATOR_MODE:
                 operator = spark_operator(self.settings)
+                operator.check_document({"conf": self.settings.conf})
                 operator.ask()
                 return True, f"Queries are SparkApplications of {operator.cluster}."
             cluster = self._cluster()
@@ -159,6 +160,8 @@ class ContinuousQueryHook(BaseHook):
         here = mode in ("local", "client")
         environ = {**query_environment(), **variables} if here else _AnyVariable(variables)
         load_spec(self._for_the_query(document), environ)
+        if mode == OPERATOR_MODE:
+            spark_operator(self.settings).check_document(document)
         return document
 
     def code_folder(self, location: object, name: str | None) -> Path:
@@ -335,7 +338,8 @@ class ContinuousQueryHook(BaseHook):
             self._log_dir(document["checkpoint_location"]),
             previous_run_id=status.run_id,
             variables=self.settings.variables(),
-            python=self.settings.python,
+            # Where an operator submits, nothing of the query runs on this machine.
+            python=None if self.settings.deploy_mode == OPERATOR_MODE else self.settings.python,
             stands_by=stands_by,
             tag=tag_of(self._checkpoint(location).checkpoint.url),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +27,9 @@ class ApiServer:
 
     :ivar objects: by their paths: ``/api/v1/namespaces/NAMESPACE/secrets/NAME``.
     :ivar fails: by method and kind, as ``("POST", "secrets")``, a status, or :data:`HANGS_UP`.
+    :ivar says: with what words.
+    :ivar thinks: what comes between a request and what it does, by method and kind likewise.
+    :ivar unknown: fields of a specification that the kind does not have.
     :ivar logs: of pods, by name.
     :ivar keeps_all_the_same: what it fails at is done nevertheless.
     """
@@ -35,6 +38,9 @@ class ApiServer:
         self.url = url
         self.objects: dict[str, Any] = {}
         self.fails: dict[tuple[str, str], int] = {}
+        self.says = "it was told to fail"
+        self.thinks: dict[tuple[str, str], Callable[[], object]] = {}
+        self.unknown: set[str] = set()
         self.keeps_all_the_same = False
         self.logs: dict[str, str] = {}
         self._uids = 0
@@ -64,13 +70,15 @@ class ApiServer:
         parts = urlsplit(url)
         path, query = parts.path, parse_qs(parts.query)
         if path.endswith("/log"):
-            return 200, self.logs[path.split("/")[-2]]
+            log = self.logs.get(path.split("/")[-2])
+            return (400, {"message": "waiting to start"}) if log is None else (200, log)
         kind = next(name for name in ("secrets", "sparkapplications", "pods") if name in path)
+        self.thinks.get((method, kind), int)()
         failure = self.fails.get((method, kind))
         if failure is not None and not self.keeps_all_the_same:
-            return failure, {"message": "it was told to fail"}
+            return failure, {"message": self.says}
         status, told = self._do(method, path, query, body)
-        return (status, told) if failure is None else (failure, {"message": "told to fail"})
+        return (status, told) if failure is None else (failure, {"message": self.says})
 
     def _do(
         self, method: str, path: str, query: dict[str, list[str]], body: Any
@@ -78,6 +86,9 @@ class ApiServer:
         if method == "POST":
             if f"{path}/{body['metadata']['name']}" in self.objects:
                 return 409, {"message": "already exists"}
+            if query.get("fieldValidation") == ["Strict"]:
+                for name in self.unknown & body.get("spec", {}).keys():
+                    return 400, {"message": f'strict decoding error: unknown field "spec.{name}"'}
             self.add(path, body)
             return 201, body
         if path.endswith(("/secrets", "/sparkapplications", "/pods")):

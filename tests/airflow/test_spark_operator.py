@@ -1,13 +1,13 @@
-"""Queries as ``SparkApplication``s: what is written into them, and what the API server's answers
-mean; with Kubernetes' own client, and a stand-in of the server."""
+"""Queries as ``SparkApplication``s: what the API server's answers mean; with Kubernetes' own
+client, and a stand-in of the server."""
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,51 +18,16 @@ from airflow_provider_continuous.deploy.contract import (
     UNSEEN_MAX_S,
     DriverState,
     DriverStatus,
-    Handle,
 )
-from airflow_provider_continuous.deploy.described import describe_submission
-from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings, settings_of
 from airflow_provider_continuous.deploy.spark_operator.backend import SparkOperator
-from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS
-from airflow_provider_continuous.deploy.spark_operator.template import Template
-from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.errors import ConfigError
 from tests.airflow.kubernetes_stand_in import HANGS_UP, ApiServer, api_server
+from tests.airflow.spark_applications import DOCUMENT, HANDLE, KUBEFLOW, NAME, submission
 
-HANDLE = Handle("spark-operator", "continuous-abc", 3, submitted_at=1_700_000_000.5)
-NAME = "continuous-abc-3-6553f100"
 PODS = "/api/v1/namespaces/streams/pods"
-KUBEFLOW: dict[str, Any] = {
-    "apiVersion": "sparkoperator.k8s.io/v1beta2",
-    "kind": "SparkApplication",
-    "metadata": {"labels": {"team": "orders"}},
-    "spec": {
-        "sparkVersion": "4.2.0",
-        "image": "images.example/streams:1",
-        "mainApplicationFile": "local:///opt/application.py",
-        "sparkConf": {"spark.a": "template", "spark.b": "template"},
-        "driver": {"memory": "1g", "serviceAccount": "spark"},
-        "executor": {"memory": "1g", "instances": 1},
-    },
-}
-APACHE: dict[str, Any] = {
-    "apiVersion": "spark.apache.org/v1",
-    "kind": "SparkApplication",
-    "spec": {
-        "pyFiles": "local:///opt/application.py",
-        "runtimeVersions": {"sparkVersion": "4.2.0"},
-    },
-}
-DOCUMENT: dict[str, Any] = {
-    "name": "orders",
-    "source": {"format": "tail", "options": {"path": "/in"}},
-    "sink": {"format": "noop"},
-    "checkpoint_location": "/checkpoint",
-    "conf": {"spark.b": "query", "spark.master": "local", "spark.my.password": "s3cret"},
-}
 
 
 @pytest.fixture
@@ -91,169 +56,6 @@ def settings(
 @pytest.fixture
 def backend(settings: ConnectionSettings) -> SparkOperator:
     return spark_operator(settings)
-
-
-def submission(folder: Path, **more: Any) -> Submission:
-    return Submission({**DOCUMENT, **more}, folder, variables={"TOKEN": "t0ken"})
-
-
-def made(
-    folder: Path, body: dict[str, Any] = KUBEFLOW, options: Any = None, **more: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    template = Template.read(body, "streams")
-    return template.application(
-        submission(folder, **more), HANDLE, SubmitOptions.read(options or {})
-    )
-
-
-def known(application: dict[str, Any]) -> DriverStatus:
-    body = {**KUBEFLOW, "metadata": {"name": NAME}, **application}
-    return Template.read(KUBEFLOW, None).status(body)
-
-
-# -- what is written ------------------------------------------------------------------------------
-
-
-def test_a_query_is_the_template_with_its_own(tmp_path: Path) -> None:
-    secret, application = made(tmp_path, options={"conf": {"spark.c": True}, "num_executors": 3})
-
-    labels = {"continuous-checkpoint": "continuous-abc", "continuous-submission": NAME}
-    assert application["metadata"] == {
-        "name": NAME,
-        "namespace": "streams",
-        "labels": {"team": "orders", **labels},
-    }
-    assert application["spec"] == {
-        **KUBEFLOW["spec"],
-        "type": "Python",
-        "mode": "cluster",
-        "restartPolicy": {"type": "Never"},
-        "timeToLiveSeconds": 86_400,
-        "arguments": ["env:CONTINUOUS_SPECIFICATION"],
-        "executor": {"memory": "1g"},  # the query's own number is a setting, which it would hide
-        "sparkConf": {
-            "spark.a": "template",
-            "spark.b": "query",
-            "spark.c": "true",
-            "spark.executor.instances": "3",
-            "spark.kubernetes.namespace": "streams",
-            "spark.kubernetes.driver.label.continuous-checkpoint": "continuous-abc",
-            "spark.kubernetes.driver.label.continuous-submission": NAME,
-            "spark.kubernetes.driver.secretKeyRef.CONTINUOUS_SPECIFICATION": (
-                f"{NAME}:CONTINUOUS_SPECIFICATION"
-            ),
-            "spark.kubernetes.driver.secretKeyRef.TOKEN": f"{NAME}:TOKEN",
-        },
-    }
-    assert secret["metadata"] == {"name": NAME, "namespace": "streams", "labels": labels}
-    held = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
-    specification = {**DOCUMENT, "conf": {"spark.my.password": "s3cret"}}
-    assert held.pop("TOKEN") == "t0ken"
-    assert json.loads(held.pop("CONTINUOUS_SPECIFICATION")) == specification
-    assert not held
-
-
-def test_of_apaches_operator(tmp_path: Path) -> None:
-    _, application = made(tmp_path, APACHE)
-
-    spec = application["spec"]
-    assert spec["driverArgs"] == ["env:CONTINUOUS_SPECIFICATION"]
-    assert spec["applicationTolerations"] == {
-        "restartConfig": {"restartPolicy": "Never"},
-        "resourceRetainPolicy": "OnFailure",
-        "ttlAfterStopMillis": 86_400_000,
-    }
-    assert spec["sparkConf"]["spark.b"] == "query"
-    assert "applicationTolerations" not in APACHE["spec"]
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"apiVersion": "apps/v1"}, "of kind 'SparkApplication', 'apps/v1'"),
-        ({"apiVersion": "sparkoperator.k8s.io"}, "of kind"),
-        ({"kind": "ScheduledSparkApplication"}, "of kind 'ScheduledSparkApplication'"),
-        ({"spec": None}, "needs a spec"),
-        ({"spec": {"type": "Python"}}, r"no spec\.mainApplicationFile"),
-        ({"metadata": {"name": "mine"}}, r"has metadata\.name"),
-        ({"spec": {**KUBEFLOW["spec"], "arguments": ["a"]}}, r"has spec\.arguments"),
-        ({"spec": {**KUBEFLOW["spec"], "mode": "client"}}, "says mode: client"),
-        ({"spec": {**KUBEFLOW["spec"], "type": "Java"}}, "says type: Java"),
-        ({"spec": {**KUBEFLOW["spec"], "restartPolicy": {"type": "Always"}}}, "type: Always"),
-    ],
-)
-def test_a_template_that_cannot_be(change: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        Template.read({**KUBEFLOW, **change}, None)
-
-
-@pytest.mark.parametrize(
-    ("options", "document", "expected"),
-    [
-        ({"jars": "a.jar", "yarn_queue": "q"}, {}, "spark_submit has jars, yarn_queue"),
-        ({}, {"python_path": ["/dags"]}, "python_path cannot be sent"),
-        (
-            {"conf": {"spark.kubernetes.driverEnv.DB_PASSWORD": "s3cret"}},
-            {},
-            "DB_PASSWORD would show a secret",
-        ),
-        (
-            {"conf": {"spark.kubernetes.driver.label.continuous-checkpoint": "x"}},
-            {},
-            "continuous-checkpoint is 'x'",
-        ),
-    ],
-)
-def test_what_such_a_driver_cannot_be_sent(
-    options: dict[str, Any], document: dict[str, Any], expected: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        made(tmp_path, options=options, **document)
-
-
-def test_what_changes_is_told_part_by_part() -> None:
-    settings = ConnectionSettings("spark-operator", spark_application=KUBEFLOW)
-
-    told = describe_submission(DOCUMENT, settings)
-    assert told["deploy"] == "spark-operator by kubernetes_default"
-    assert told["spark_application.spec.executor.memory"] == "1g"
-    assert told["spark_application.spec.executor.instances"] == "1"
-
-
-# -- what is told ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("group", "state", "expected"),
-    [
-        ("sparkoperator.k8s.io", "SUBMITTED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "SUSPENDED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "SUBMISSION_FAILED", DriverState.STARTING),
-        ("sparkoperator.k8s.io", "RUNNING", DriverState.RUNNING),
-        ("sparkoperator.k8s.io", "SUCCEEDING", DriverState.RUNNING),
-        ("sparkoperator.k8s.io", "COMPLETED", DriverState.ENDED),
-        ("sparkoperator.k8s.io", "FAILED", DriverState.ENDED),
-        ("sparkoperator.k8s.io", "UNKNOWN", DriverState.UNKNOWN),
-        ("spark.apache.org", "DriverRequested", DriverState.STARTING),
-        ("spark.apache.org", "RunningHealthy", DriverState.RUNNING),
-        ("spark.apache.org", "Failed", DriverState.RUNNING),
-        ("spark.apache.org", "ResourceReleased", DriverState.ENDED),
-    ],
-)
-def test_states(group: str, state: str, expected: DriverState) -> None:
-    assert OPERATORS[group].states.get(state, DriverState.STARTING) is expected
-
-
-def test_why_it_has_failed_is_told_without_secrets() -> None:
-    state = {"state": "FAILED", "errorMessage": "no image; password=s3cret"}
-    told = known({"status": {"applicationState": state}})
-
-    assert told.state is DriverState.ENDED
-    assert "is FAILED: no image" in told.detail
-    assert "s3cret" not in told.detail
-    assert known({}) == DriverStatus(
-        DriverState.STARTING, f"SparkApplication {NAME}: no operator has looked at it yet"
-    )
 
 
 # -- what is asked --------------------------------------------------------------------------------
@@ -290,6 +92,22 @@ def test_a_submission_is_found_asked_and_ended(
     assert backend.status(handle).state is DriverState.ENDED
 
 
+def test_an_application_that_is_given_up_has_not_ended_while_its_driver_is_there(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    application = server.of_kind("sparkapplications")[NAME]
+    application["status"] = {"applicationState": {"state": "FAILED"}}
+    labels = {**application["metadata"]["labels"], "spark-role": "driver"}
+    server.add(PODS, {"metadata": {"name": "d", "labels": labels}, "status": {"phase": "Pending"}})
+
+    told = backend.status(handle)
+    assert told.state is DriverState.RUNNING
+    assert "is FAILED, and pod d is there" in told.detail
+    assert backend.kill(handle)
+    assert backend.status(handle).state is DriverState.ENDED
+
+
 def test_the_last_words_are_those_of_the_drivers_pod(
     server: ApiServer, backend: SparkOperator, tmp_path: Path
 ) -> None:
@@ -307,6 +125,49 @@ def test_the_last_words_are_those_of_the_drivers_pod(
     words = backend.last_words(handle).splitlines()
     assert words[0] == "no such tópic"
     assert "s3cret" not in str(words)
+
+
+def test_a_start_that_hangs_tells_what_its_pod_waits_for(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path
+) -> None:
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    submitted = hook.submit(
+        hook.specification({**DOCUMENT, "checkpoint_location": location}), "a task"
+    )
+    (application,) = server.of_kind("sparkapplications").values()
+    no_room = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    image = {"reason": "ImagePullBackOff", "message": "Back-off pulling image, password=s3cret"}
+    state = {
+        "phase": "Pending",
+        "conditions": [no_room, {"type": "Initialized", "status": "True", "message": "no matter"}],
+        "containerStatuses": [
+            {
+                "name": "spark-kubernetes-driver",
+                "image": "i",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"waiting": image},
+            }
+        ],
+    }
+    driver = {
+        "metadata": {
+            "name": "d",
+            "labels": {**application["metadata"]["labels"], "spark-role": "driver"},
+        },
+        "spec": {"containers": [{"name": "spark-kubernetes-driver"}]},
+        "status": state,
+    }
+    server.add(PODS, driver)
+
+    with pytest.raises(QueryStartError) as failed:
+        hook.wait_until_started(submitted, 0)
+    told = str(failed.value)
+    assert "0/3 nodes are available\nImagePullBackOff: Back-off pulling image" in told
+    assert "s3cret" not in told
+    assert "no matter" not in told
+    assert not server.objects
 
 
 def test_another_checkpoints_application_is_left_alone(
@@ -328,6 +189,27 @@ def test_what_the_server_refuses_leaves_nothing(
     server.fails["POST", kind] = 403
 
     with pytest.raises(ConfigError, match="Kubernetes answers 403: it was told to fail"):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
+@pytest.mark.parametrize("kind", ["secrets", "sparkapplications"])
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (401, "Unauthorized"),
+        (403, "exceeded quota: objects, requested: pods=1"),
+        (403, "admission webhook denied the request: failed to validate resource quota"),
+        (429, "too many requests"),
+    ],
+)
+def test_a_refusal_that_may_pass_is_retried_and_leaves_nothing(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, kind: str, failure: int, says: str
+) -> None:
+    server.fails["POST", kind] = failure
+    server.says = says
+
+    with pytest.raises(QueryStartError, match=f"Kubernetes answers {failure}: {says}"):
         backend.submit(submission(tmp_path), HANDLE)
     assert not server.objects
 
@@ -356,6 +238,71 @@ def test_an_answer_that_is_lost_leaves_it_to_the_next_look(
     assert handle.driver_id == NAME
     expected = DriverState.STARTING if is_created else DriverState.ENDED
     assert backend.status(handle).state is expected
+    (secret,) = server.of_kind("secrets").values()
+    assert ("ownerReferences" in secret["metadata"]) is is_created
+
+
+def test_a_server_that_takes_its_time_to_create_an_application_is_waited_for(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience_s = 0.5
+    monkeypatch.setattr(f"{SparkOperator.__module__}.ANSWER_S", patience_s)
+    server.thinks["POST", "sparkapplications"] = lambda: Event().wait(4 * patience_s)
+
+    handle = backend.submit(submission(tmp_path), HANDLE)
+    assert backend.status(handle).state is DriverState.STARTING
+
+
+def test_what_is_interrupted_while_it_submits_is_found_by_a_retry(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    document = hook.specification({**DOCUMENT, "checkpoint_location": location})
+
+    def times_out(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(SparkOperator, "_give", times_out)
+        with pytest.raises(SystemExit):
+            hook.submit(document, "a task")
+    again = hook.submit(document, "its retry")
+    assert list(server.of_kind("sparkapplications")) == [again.handle.driver_id]
+
+
+def test_a_field_that_the_kind_does_not_have_is_refused(
+    server: ApiServer, backend: SparkOperator, tmp_path: Path
+) -> None:
+    server.unknown = {"sparkVersion"}
+    with pytest.raises(ConfigError, match=r'unknown field "spec\.sparkVersion"'):
+        backend.submit(submission(tmp_path), HANDLE)
+    assert not server.objects
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"python_path": ["/"]}, "python_path cannot be sent"),
+        ({"conf": {"spark.kubernetes.namespace": "other"}}, r"namespace is 'other'"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is_ended_for_it(
+    server: ApiServer, settings: ConnectionSettings, more: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        ContinuousQueryHook().specification({**DOCUMENT, **more})
+    with pytest.raises(ConfigError, match="spark_submit has jars"):
+        ContinuousQueryHook(spark_submit={"jars": "a.jar"}).specification(DOCUMENT)
+
+
+def test_the_worker_needs_no_python_of_the_queries(
+    server: ApiServer, settings: ConnectionSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CONTINUOUS__PYTHON", "/no/python")
+    hook, location = ContinuousQueryHook(), str(tmp_path / "checkpoint")
+    document = hook.specification({**DOCUMENT, "checkpoint_location": location})
+
+    assert hook.submit(document, "a task").look().state is DriverState.STARTING
 
 
 @pytest.mark.parametrize("failure", [HANGS_UP, 403, 503])
@@ -425,6 +372,13 @@ def test_the_button_of_the_connection(
     works, told = ContinuousQueryHook().test_connection()
     assert not works
     assert "Kubernetes answers 404" in told
+    assert "kubectl get crd sparkapplications.sparkoperator.k8s.io" in told
+    server.fails.clear()
+    server.fails["GET", "pods"] = 403
+    works, told = ContinuousQueryHook().test_connection()
+    assert not works
+    assert "Kubernetes answers 403" in told
+    server.fails.clear()
 
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", "kubernetes://?kube_config_path=/none")
     works, told = ContinuousQueryHook().test_connection()

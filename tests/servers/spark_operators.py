@@ -31,6 +31,17 @@ _OF_POD = {
     },
 }
 
+_REFUSED = {
+    "spark.kubernetes.container.image",
+    "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image",
+    "spark.kubernetes.authenticate.driver.serviceAccountName",
+    "spark.kubernetes.authenticate.executor.serviceAccountName",
+    "spark.kubernetes.driver.master",
+    "spark.master",
+}
+"""By Kubeflow's webhook, since 2.5."""
+
 
 class SparkOperators(Looking):
     """Both, in one thread that ends with :meth:`stop`.
@@ -113,6 +124,7 @@ class SparkOperators(Looking):
         conf = {"spark.kubernetes.namespace": self._namespace}
         if kind == KUBEFLOW:
             assert (spec["type"], spec["mode"]) == ("Python", "cluster")
+            assert not _REFUSED & spec["sparkConf"].keys()
             program, arguments = spec["mainApplicationFile"], spec["arguments"]
             conf |= _settings("", spec) | spec["sparkConf"]
             conf |= _settings("driver", spec["driver"]) | _settings("executor", spec["executor"])
@@ -167,5 +179,6 @@ def _settings(role: str, spec: Mapping[str, Any]) -> dict[str, str]:
         "instances": f"spark.{role}.instances",
         "javaOptions": f"spark.{role}.extraJavaOptions",
         "serviceAccount": f"spark.kubernetes.authenticate.{role}.serviceAccountName",
+        "kubernetesMaster": f"spark.kubernetes.{role}.master",
     }
     return {names[field]: str(value) for field, value in spec.items() if field in names}

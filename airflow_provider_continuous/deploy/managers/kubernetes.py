@@ -90,7 +90,8 @@ class Kubernetes(Manager):
 
     def last_words(self, driver_id: str, handle: Handle) -> str:
         """Read the log of the pod's container, of several that of Spark's driver, if the pod has
-        this checkpoint's label."""
+        this checkpoint's label; before there is one, what the pod waits for."""
+        pod = None
         try:
             pod = self._own_pod(driver_id, handle)
             if pod is None:
@@ -107,7 +108,7 @@ class Kubernetes(Manager):
             )
             text = answer.data.decode(errors="replace")
         except Exception:  # as above; or nothing of it has started
-            return ""
+            return "" if pod is None else _waits_for(pod)
         return str(text)[-WORDS_BYTES_MAX:]
 
     def _own_pod(self, driver_id: str, handle: Handle) -> Any:
@@ -117,3 +118,14 @@ class Kubernetes(Manager):
             driver_id, self._namespace, _request_timeout=ANSWER_S
         )
         return pod if (pod.metadata.labels or {}).get(LABEL) == handle.label else None
+
+
+def _waits_for(pod: Any) -> str:
+    """Why nothing of a pod runs: no node has room, or its image is not to be had."""
+    conditions = getattr(pod.status, "conditions", None) or ()
+    told = [each.message for each in conditions if each.status == "False" and each.message]
+    for container in getattr(pod.status, "container_statuses", None) or ():
+        waiting = container.state and container.state.waiting
+        if waiting:
+            told.append(": ".join(filter(None, (waiting.reason, waiting.message))))
+    return "\n".join(told)

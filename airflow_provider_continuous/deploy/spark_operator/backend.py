@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_continuous.deploy import processes
@@ -17,25 +19,34 @@ from airflow_provider_continuous.deploy.contract import (
     DriverState,
     DriverStatus,
     Handle,
+    label_of,
 )
 from airflow_provider_continuous.deploy.driver_log import end_of_driver
 from airflow_provider_continuous.deploy.managers.contract import ANSWER_S
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, Kubernetes
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import OPERATOR_MODE
-from airflow_provider_continuous.deploy.spark_operator.clients import Clients, is_refused, why
+from airflow_provider_continuous.deploy.spark_operator.clients import (
+    Clients,
+    is_open,
+    may_pass,
+    why,
+)
 from airflow_provider_continuous.deploy.spark_operator.template import (
     SUBMISSION_LABEL,
     Template,
 )
 from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 
 logger = logging.getLogger(__name__)
 
 _PLURAL = "sparkapplications"
 _NOT_FOUND = 404
+_CREATED_S = 65.0
+"""An API server gives a request up within a minute, and what it asks about an application first,
+an operator's webhook, may take half of that. Until then the application may yet come to be."""
 
 
 class SparkOperator(Backend):
@@ -55,22 +66,33 @@ class SparkOperator(Backend):
         return f"{host}, {template.namespace}, {template.operator.group}"
 
     def ask(self) -> None:
-        """Ask for one application, whichever.
+        """Ask for one application, whichever; and for no Secret and pod, in vain.
 
         :raises ConfigError: the API server does not answer, or refuses.
         """
-        custom = self._clients.custom
+        core, where = self._clients.core, self._template.namespace
+        ask = {"limit": 1, "_request_timeout": ANSWER_S}
         try:
-            custom.list_namespaced_custom_object(*self._place, limit=1, _request_timeout=ANSWER_S)
+            self._clients.custom.list_namespaced_custom_object(*self._place, **ask)
+            for listed in (core.list_namespaced_secret, core.list_namespaced_pod):
+                listed(where, label_selector=f"{SUBMISSION_LABEL}=none", **ask)
         except Exception as error:  # of a package that need not be installed
-            raise ConfigError(f"{self.cluster}: {why(error)}.") from error
+            raise ConfigError(f"{self.cluster}: {why(error)}.", hint=self._hint(error)) from error
+
+    def check_document(self, document: Mapping[str, Any]) -> None:
+        """Look whether a specification can be sent to such a driver.
+
+        :raises ConfigError: it cannot.
+        """
+        handle = Handle(self.name, label_of(""), 0)
+        self._template.application(Submission(document, Path()), handle, self._options)
 
     def submit(self, submission: Submission, handle: Handle) -> Handle:
         """Create the Secret and the application. Where the API server leaves it open whether the
         application is there, the handle says that it is: the next look tells.
 
         :raises ConfigError: the API server refuses one of them.
-        :raises QueryStartError: it does not answer; nothing was started.
+        :raises QueryStartError: it does so for now, or does not answer; nothing was started.
         """
         secret, application = self._template.application(submission, handle, self._options)
         self._forget(f"{LABEL}={handle.label}")
@@ -78,20 +100,24 @@ class SparkOperator(Backend):
         try:
             core.create_namespaced_secret(where, secret, _request_timeout=ANSWER_S)
         except Exception as error:  # as above
-            if is_refused(error):
-                raise ConfigError(f"The Secret {handle.name}: {why(error)}.") from error
             self._forget(_selector(handle))
-            raise QueryStartError(f"The Secret {handle.name}: {why(error)}.") from error
+            raise self._refused("Secret", handle, error) from error
+        created: Mapping[str, Any] | None = None
         try:
             created = self._clients.custom.create_namespaced_custom_object(
-                *self._place, application, _request_timeout=ANSWER_S
+                *self._place,
+                application,
+                field_validation="Strict",  # else the server drops what is misspelt, in silence
+                _request_timeout=(ANSWER_S, _CREATED_S),
             )
         except Exception as error:  # as above
-            if is_refused(error):
+            if not is_open(error):
                 self._forget(_selector(handle))
-                raise ConfigError(f"The SparkApplication {handle.name}: {why(error)}.") from error
+                raise self._refused("SparkApplication", handle, error) from error
             logger.warning("Whether %s was created is open: %s", handle.name, why(error))
-        else:
+            with suppress(Exception):  # as above: the next look tells
+                created = self._read(handle)
+        if created is not None:
             self._give(secret, created)
         return replace(handle, driver_id=handle.name)
 
@@ -106,17 +132,22 @@ class SparkOperator(Backend):
         return handle if found is None else replace(handle, driver_id=handle.name)
 
     def status(self, handle: Handle) -> DriverStatus:
-        """Ask for the application; where it is gone, for the driver's pod."""
+        """Ask for the application; where it is gone or has ended, for the driver's pod: an operator
+        may give an application up, and leave a pod that waits or runs."""
         name = f"SparkApplication {handle.name}"
         try:
             application = self._read(handle)
-            if application is not None:
-                return self._template.status(application)
+            told = None if application is None else self._template.status(application)
+            if told is not None and told.state is not DriverState.ENDED:
+                return told
             pods = self._drivers(handle)
         except Exception as error:  # as above
             return DriverStatus(DriverState.UNKNOWN, f"{name}: {why(error)}")
         if pods:
-            return DriverStatus(DriverState.RUNNING, f"{name} is gone, pod {pods[0]} runs")
+            what = f"{name} is gone" if told is None else told.detail
+            return DriverStatus(DriverState.RUNNING, f"{what}, and pod {pods[0]} is there")
+        if told is not None:
+            return told
         gone = DriverStatus(DriverState.ENDED, f"there is no {name}", seen=False)
         if handle.driver_id is not None:
             return gone
@@ -147,6 +178,21 @@ class SparkOperator(Backend):
         except Exception:  # as above
             return ""
         return end_of_driver(self._pods.last_words(pods[-1], handle)) if pods else ""
+
+    def _refused(self, kind: str, handle: Handle, error: Exception) -> ContinuousError:
+        passes = is_open(error) or may_pass(error)
+        return (QueryStartError if passes else ConfigError)(
+            f"The {kind} {handle.name}: {why(error)}.", hint=self._hint(error)
+        )
+
+    def _hint(self, error: Exception) -> str | None:
+        if getattr(error, "status", None) != _NOT_FOUND:
+            return None
+        kind, version = f"{_PLURAL}.{self._template.operator.group}", self._template.version
+        return (
+            f"Is there the namespace, and is the operator installed, with the version {version} of "
+            f"its kind? kubectl get crd {kind} -o yaml"
+        )
 
     def _read(self, handle: Handle) -> Mapping[str, Any] | None:
         """The application, if it is this checkpoint's; None: there is none."""

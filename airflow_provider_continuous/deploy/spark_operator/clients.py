@@ -54,11 +54,16 @@ class Clients:
             ) from error
 
 
-def is_refused(error: Exception) -> bool:
-    """Whether the API server has answered, and will not do it; a name that is there was taken by
-    this submission itself."""
+def is_open(error: Exception) -> bool:
+    """Whether the API server may have done what it was asked, or may do it yet; a name that is
+    there was taken by this submission itself."""
     status = getattr(error, "status", None)
-    return isinstance(status, int) and 400 <= status < 500 and status not in (408, 409, 429)
+    return not isinstance(status, int) or status >= 500 or status in (408, 409)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether a refusal may pass: an access that has expired, too much at once, a used-up quota."""
+    return getattr(error, "status", None) in (401, 429) or "quota" in why(error)
 
 
 def why(error: Exception) -> str:

@@ -17,6 +17,8 @@ from engine.errors import ConfigError
 
 _KEPT_S: Final = 86_400
 """So long an application that has ended stays, with its log, where the template says nothing."""
+FROM_SECRET: Final = "spark.kubernetes.driver.secretKeyRef."  # noqa: S105  # a name
+"""Settings that name an entry of a Secret for a variable of the driver."""
 
 
 class Operator(ABC):
@@ -30,9 +32,11 @@ class Operator(ABC):
     states: ClassVar[Mapping[str, DriverState]]
 
     @abstractmethod
-    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> None:
-        """Set what the template leaves out, and take away what would win over settings.
+    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> dict[str, str]:
+        """Set what the template leaves out, and the fields that stand for settings.
 
+        :param conf: the submission's settings, which go before the template's fields.
+        :returns: those that have no field.
         :raises ConfigError: the template says something that cannot be.
         """
 
@@ -55,32 +59,44 @@ class Kubeflow(Operator):
         "FAILED": DriverState.ENDED,
         "UNKNOWN": DriverState.UNKNOWN,
     }
+    # Its fields hide what sparkConf says, and its webhook refuses some of these settings there.
     _fields: ClassVar = {
         "spark.kubernetes.container.image": ("", "image"),
+        "spark.kubernetes.driver.pod.name": ("driver", "podName"),
+        "spark.kubernetes.driver.master": ("driver", "kubernetesMaster"),
+        "spark.executor.instances": ("executor", "instances"),
         **{
-            f"spark.{role}.{setting}": (role, field)
+            setting.format(role): (role, field)
             for role in ("driver", "executor")
             for setting, field in (
-                ("cores", "cores"),
-                ("memory", "memory"),
-                ("memoryOverhead", "memoryOverhead"),
-                ("extraJavaOptions", "javaOptions"),
+                ("spark.{}.cores", "cores"),
+                ("spark.{}.memory", "memory"),
+                ("spark.{}.memoryOverhead", "memoryOverhead"),
+                ("spark.{}.extraJavaOptions", "javaOptions"),
+                ("spark.kubernetes.{}.container.image", "image"),
+                ("spark.kubernetes.{}.request.cores", "coreRequest"),
+                ("spark.kubernetes.{}.limit.cores", "coreLimit"),
+                ("spark.kubernetes.authenticate.{}.serviceAccountName", "serviceAccount"),
             )
         },
-        "spark.executor.instances": ("executor", "instances"),
     }
+    _numbers: ClassVar = ("cores", "instances")
 
-    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> None:
+    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> dict[str, str]:
         """See the base."""
         _only(spec, "type", "Python")
         _only(spec, "mode", "cluster")
-        _only(spec.setdefault("restartPolicy", {}), "type", "Never")
+        _only(part(spec, "restartPolicy"), "type", "Never")
         spec.setdefault("timeToLiveSeconds", _KEPT_S)
-        spec.setdefault("driver", {})
-        spec.setdefault("executor", {})
-        for setting, (part, field) in self._fields.items():
-            if setting in conf:
-                (spec[part] if part else spec).pop(field, None)
+        parts = {"": spec, "driver": part(spec, "driver"), "executor": part(spec, "executor")}
+        others = dict(conf)
+        for setting in self._fields.keys() & conf.keys():
+            place, field = self._fields[setting]
+            value = others.pop(setting)
+            is_number = field in self._numbers and value.isdecimal()
+            parts[place][field] = int(value) if is_number else value
+        _leave_out(parts["driver"], {key.removeprefix(FROM_SECRET) for key in conf})
+        return others
 
     def said(self, status: Mapping[str, Any]) -> tuple[str, str]:
         """See the base."""
@@ -118,20 +134,73 @@ class Apache(Operator):
         "TerminatedWithoutReleaseResources": DriverState.ENDED,
     }
 
-    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> None:
+    def complete(self, spec: dict[str, Any], conf: Mapping[str, str]) -> dict[str, str]:
         """See the base."""
-        tolerations = spec.setdefault("applicationTolerations", {})
-        _only(tolerations.setdefault("restartConfig", {}), "restartPolicy", "Never")
+        _only(spec, "deploymentMode", "ClusterMode")
+        for field in ("jars", "sparkRFiles"):
+            if spec.get(field):  # jars would be run instead of the program
+                raise ConfigError(
+                    f"The connection's spark-application has spec.{field}.",
+                    hint="A query is a Python program. Name jars in sparkConf, as spark.jars.",
+                )
+        tolerations = part(spec, "applicationTolerations")
+        _only(part(tolerations, "restartConfig"), "restartPolicy", "Never")
+        timeouts = part(tolerations, "applicationTimeoutConfig")
+        for name in ("driverStart", "driverReady", "executorStart"):
+            # How long a start may take is for its task to say, whose end is a deletion.
+            timeouts.setdefault(f"{name}TimeoutMillis", 0)
         tolerations.setdefault("resourceRetainPolicy", "OnFailure")
         tolerations.setdefault("ttlAfterStopMillis", _KEPT_S * 1000)
+        return dict(conf)
 
     def said(self, status: Mapping[str, Any]) -> tuple[str, str]:
         """See the base."""
         state = status.get("currentState") or {}
-        return str(state.get("currentStateSummary") or ""), str(state.get("message") or "")
+        name, why = _summary(state)
+        if self.states.get(name) is DriverState.ENDED:
+            # It says itself that it has ended; why is said by the state before.
+            history = status.get("stateTransitionHistory") or {}
+            for number in sorted(history, key=int)[-2:-1]:
+                why = f"{': '.join(filter(None, _summary(history[number])))}; {why}"
+        return name, why
 
 
 OPERATORS = {operator.group: operator for operator in (Kubeflow(), Apache())}
+
+
+def part(holder: dict[str, Any], field: str) -> dict[str, Any]:
+    """Return an object of a template, made where there is none.
+
+    :raises ConfigError: it is something else.
+    """
+    if holder.get(field) is None:
+        holder[field] = {}
+    found = holder[field]
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"The connection's spark-application has {field} as {type(found).__name__}, and it is "
+            "an object there."
+        )
+    return found
+
+
+def _leave_out(driver: dict[str, Any], names: set[str]) -> None:
+    """Variables that the operator would put behind those of settings, where the last one counts."""
+    if isinstance(driver.get("env"), list):  # else the server says what is wrong with it
+        driver["env"] = [
+            each
+            for each in driver["env"]
+            if not (isinstance(each, Mapping) and each.get("name") in names)
+        ]
+    if driver.get("envSecretKeyRefs"):
+        references = part(driver, "envSecretKeyRefs")
+        driver["envSecretKeyRefs"] = {
+            name: place for name, place in references.items() if name not in names
+        }
+
+
+def _summary(state: Mapping[str, Any]) -> tuple[str, str]:
+    return str(state.get("currentStateSummary") or ""), str(state.get("message") or "")
 
 
 def _only(holder: dict[str, Any], field: str, value: str) -> None:

@@ -12,22 +12,29 @@ import base64
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
-from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE
+from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE, POD_NAME
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import SPECIFICATION
 from airflow_provider_continuous.deploy.private_files import is_secret
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
-from airflow_provider_continuous.deploy.spark_operator.kinds import OPERATORS, Operator
+from airflow_provider_continuous.deploy.spark_operator.kinds import (
+    FROM_SECRET,
+    OPERATORS,
+    Operator,
+    part,
+)
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
 SUBMISSION_LABEL: Final = "continuous-submission"
 _WORDS_MAX = 500
+_VARIABLE_BYTES_MAX = 128 * 1024
+"""Linux's, of name and value with ``=`` between and a zero behind them."""
 _SIZES = {
     "driver_memory": "spark.driver.memory",
     "executor_memory": "spark.executor.memory",
@@ -46,7 +53,7 @@ class Template:
     operator: Operator
     version: str
     namespace: str
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def read(cls, given: Mapping[str, Any], namespace: str | None) -> Template:
@@ -64,9 +71,9 @@ class Template:
                 hint="It is a SparkApplication of sparkoperator.k8s.io/v1beta2 (Kubeflow's "
                 "operator) or of spark.apache.org/v1 (Apache's), without name and arguments.",
             )
-        metadata, spec = given.get("metadata") or {}, given.get("spec")
-        if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
-            raise ConfigError("The connection's spark-application needs a spec.")
+        body = copy.deepcopy(dict(given))
+        metadata, spec = part(body, "metadata"), part(body, "spec")
+        part(metadata, "labels"), part(spec, "sparkConf")
         if not spec.get(operator.program):
             raise ConfigError(
                 f"The connection's spark-application has no spec.{operator.program}.",
@@ -80,8 +87,8 @@ class Template:
                     hint="Leave it out: each submission has its own.",
                 )
         where = str(metadata.get("namespace") or namespace or "default")
-        template = cls(operator, version, where, given)
-        operator.complete(copy.deepcopy(dict(spec)), {})
+        template = cls(operator, version, where, copy.deepcopy(body))
+        operator.complete(spec, {})
         return template
 
     def application(
@@ -114,27 +121,24 @@ class Template:
             options.conf,
             marks={
                 NAMESPACE: self.namespace,
+                POD_NAME: f"{handle.name}-driver",
                 **{f"spark.kubernetes.driver.label.{key}": told for key, told in labels.items()},
                 **{
-                    f"spark.kubernetes.driver.secretKeyRef.{name}": f"{handle.name}:{name}"
+                    f"{FROM_SECRET}{name}": f"{handle.name}:{name}"
                     for name in (*variables, SPECIFICATION)
                 },
             },
         )
         private = _private(conf)
         public = {key: value for key, value in conf.items() if key not in private}
-        self.operator.complete(spec, conf)
-        spec["sparkConf"] = {**(spec.get("sparkConf") or {}), **public}
+        part(spec, "sparkConf").update(self.operator.complete(spec, public))
         spec[self.operator.arguments] = [f"env:{SPECIFICATION}"]
-        metadata = {
-            **(body.get("metadata") or {}),
-            "name": handle.name,
-            "namespace": self.namespace,
-        }
-        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-        body["metadata"] = metadata
+        metadata = part(body, "metadata")
+        metadata |= {"name": handle.name, "namespace": self.namespace}
+        part(metadata, "labels").update(labels)
         # ASCII: Java may have no locale.
         variables[SPECIFICATION] = json.dumps({**document, "conf": private})
+        _refuse_long(variables)
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -164,12 +168,29 @@ def _private(conf: Mapping[str, str]) -> dict[str, str]:
     :raises ConfigError: one of the latter holds one.
     """
     secret = {key: value for key, value in conf.items() if is_secret(key, value)}
-    if shown := [key for key in secret if key.startswith("spark.kubernetes.driverEnv.")]:
+    pod = {key: value for key, value in secret.items() if key.startswith("spark.kubernetes.")}
+    if shown := [key for key, value in pod.items() if _holds_one(key, value)]:
         raise ConfigError(
             f"The setting {shown[0]} would show a secret in the SparkApplication.",
             hint="Give it as environment or as secrets: they go along in a Secret.",
         )
-    return {key: value for key, value in secret.items() if not key.startswith("spark.kubernetes.")}
+    return {key: value for key, value in secret.items() if key not in pod}
+
+
+def _holds_one(key: str, value: str) -> bool:
+    holds = key.startswith("spark.kubernetes.driverEnv.") or key.endswith(".oauthToken")
+    return holds or is_secret("spark.kubernetes", value)
+
+
+def _refuse_long(variables: Mapping[str, str]) -> None:
+    for name, value in variables.items():
+        length = len(f"{name}={value}\0".encode())
+        if length > _VARIABLE_BYTES_MAX:
+            raise ConfigError(
+                f"The variable {name} has {length} bytes, and a process can have "
+                f"{_VARIABLE_BYTES_MAX}.",
+                hint="Make it shorter: the query's own code belongs into the image.",
+            )
 
 
 def _refuse_others(options: SubmitOptions) -> None:
