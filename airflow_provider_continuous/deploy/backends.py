@@ -36,7 +36,7 @@ def backend_of(settings: ConnectionSettings) -> tuple[Backend, str]:
     options = SubmitOptions.read(settings.spark_submit)
     if settings.deploy_mode == OPERATOR_MODE:
         backend = spark_operator(settings)
-        return backend, backend.cluster
+        return backend, backend.place
     cluster = Cluster.find(settings.spark_conn_id, options)
     if cluster.deploy_mode == "client":
         return ClientMode(cluster, options), ""

@@ -111,7 +111,7 @@ class ContinuousQueryHook(BaseHook):
                 operator = spark_operator(self.settings)
                 operator.check_document({"conf": self.settings.conf})
                 operator.ask()
-                return True, f"Queries are SparkApplications of {operator.cluster}."
+                return True, f"Queries are SparkApplications of {operator.place}."
             cluster = self._cluster()
             if self.settings.python is not None:
                 environment = query_environment(other_python=True)

@@ -27,8 +27,11 @@ from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa:
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.observing import listing  # noqa: E402
 from airflow_provider_continuous.operators.query import base  # noqa: E402
+from airflow_provider_continuous.tasks import killing  # noqa: E402
+from airflow_provider_continuous.tasks.killing import TaskIdentity  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
+Says = Callable[[str | None], list[TaskIdentity]]
 # Epochs as asset events need Airflow 3.3.
 _OF_EVENTS = ["test_assets.py", "test_event_trigger.py", "test_period_trigger.py"]
 collect_ignore = _OF_EVENTS if RELEASE < (3, 3) else []
@@ -151,3 +154,22 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
         query.process.terminate()
         query.process.send_signal(signal.SIGCONT)  # a test that has failed may have suspended it
         query.process.wait()
+
+
+@pytest.fixture
+def airflow_says(monkeypatch: pytest.MonkeyPatch) -> Says:
+    """Airflow's answer; None: no answer. Returns which tasks were asked for."""
+
+    def says(state: str | None) -> list[TaskIdentity]:
+        asked: list[TaskIdentity] = []
+
+        def answer(task: TaskIdentity) -> str:
+            asked.append(task)
+            if state is None:
+                raise ConnectionError("the api-server is down")
+            return state
+
+        monkeypatch.setattr(killing, "task_state", answer)
+        return asked
+
+    return says

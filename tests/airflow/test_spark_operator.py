@@ -387,7 +387,7 @@ def test_the_button_of_the_connection(
 
 
 def test_a_handle_of_another_place_tells_nothing(settings: ConnectionSettings) -> None:
-    here = backend_that_knows(replace(HANDLE, cluster=spark_operator(settings).cluster), settings)
+    here = backend_that_knows(replace(HANDLE, cluster=spark_operator(settings).place), settings)
     assert isinstance(here, SparkOperator)
 
     elsewhere = replace(HANDLE, cluster="https://other, streams, sparkoperator.k8s.io")

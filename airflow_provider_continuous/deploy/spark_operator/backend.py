@@ -57,10 +57,10 @@ class SparkOperator(Backend):
     def __init__(self, template: Template, options: SubmitOptions, clients: Clients) -> None:
         self._template, self._options, self._clients = template, options, clients
         self._pods = Kubernetes(template.namespace, clients.core)
-        self._place = (template.operator.group, template.version, template.namespace, _PLURAL)
+        self._kind = (template.operator.group, template.version, template.namespace, _PLURAL)
 
     @property
-    def cluster(self) -> str:
+    def place(self) -> str:
         """As :attr:`Handle.cluster` has it."""
         host, template = self._clients.host, self._template
         return f"{host}, {template.namespace}, {template.operator.group}"
@@ -73,11 +73,11 @@ class SparkOperator(Backend):
         core, where = self._clients.core, self._template.namespace
         ask = {"limit": 1, "_request_timeout": ANSWER_S}
         try:
-            self._clients.custom.list_namespaced_custom_object(*self._place, **ask)
+            self._clients.custom.list_namespaced_custom_object(*self._kind, **ask)
             for listed in (core.list_namespaced_secret, core.list_namespaced_pod):
                 listed(where, label_selector=f"{SUBMISSION_LABEL}=none", **ask)
         except Exception as error:  # of a package that need not be installed
-            raise ConfigError(f"{self.cluster}: {why(error)}.", hint=self._hint(error)) from error
+            raise ConfigError(f"{self.place}: {why(error)}.", hint=self._hint(error)) from error
 
     def check_document(self, document: Mapping[str, Any]) -> None:
         """Look whether a specification can be sent to such a driver.
@@ -105,7 +105,7 @@ class SparkOperator(Backend):
         created: Mapping[str, Any] | None = None
         try:
             created = self._clients.custom.create_namespaced_custom_object(
-                *self._place,
+                *self._kind,
                 application,
                 field_validation="Strict",  # else the server drops what is misspelt, in silence
                 _request_timeout=(ANSWER_S, _CREATED_S),
@@ -162,7 +162,7 @@ class SparkOperator(Backend):
             found = self._read(handle)
             if found is not None:
                 self._clients.custom.delete_namespaced_custom_object(
-                    *self._place, handle.name, _request_timeout=ANSWER_S
+                    *self._kind, handle.name, _request_timeout=ANSWER_S
                 )
             asked = [self._pods.kill(pod, handle) for pod in self._drivers(handle)]
         except Exception as error:  # as above
@@ -198,7 +198,7 @@ class SparkOperator(Backend):
         """The application, if it is this checkpoint's; None: there is none."""
         try:
             found: Mapping[str, Any] = self._clients.custom.get_namespaced_custom_object(
-                *self._place, handle.name, _request_timeout=ANSWER_S
+                *self._kind, handle.name, _request_timeout=ANSWER_S
             )
         except Exception as error:  # as above
             if getattr(error, "status", None) == _NOT_FOUND:
