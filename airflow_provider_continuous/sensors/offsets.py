@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.observing.pool import LAST_LOOK_S, POOL
 from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.sensors.base import CheckpointSensor
 from airflow_provider_continuous.tasks.memory import TaskMemory
@@ -109,16 +109,16 @@ class OffsetsCommittedSensor(CheckpointSensor):
         memory = TaskMemory(context)
         noted = memory.recall("offsets_at_first_look")
         if noted is None:
-            # Of the caller's own function nobody knows how long it may take.
-            ask, within_s = (
-                (SourceEnds(self.source).latest, min(UNREACHABLE_MAX_S, self.timeout))
-                if self.ask_latest is None
-                else (self.ask_latest, self.timeout)
-            )
-            place = f"The source of {self.checkpoint_location}"
-            noted = offsets_per_source(POOL.within(place, ask, within_s))
+            noted = offsets_per_source(self._latest())
             memory.remember("offsets_at_first_look", noted)
         return list(noted)
+
+    def _latest(self) -> Any:
+        ask, within_s = self.ask_latest, float(self.timeout)
+        if ask is None:  # of the caller's own function nobody knows how long it may take
+            ask, within_s = SourceEnds(self.source).latest, min(UNREACHABLE_MAX_S, within_s)
+        place = f"The source of {self.checkpoint_location}"
+        return POOL.within(place, ask, max(within_s, LAST_LOOK_S))
 
     def _trigger_of(self, offsets: Any) -> OffsetsCommittedTrigger:
         return OffsetsCommittedTrigger(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -103,24 +104,14 @@ class EndsWithTask(ABC):
         self._log = log
 
     def end(self, *, is_over: bool = False) -> bool:
-        """Ask it to end if the task is over; tell whether it was asked. Storage, or a cluster, that
-        does not answer is asked again for :data:`SILENT_MAX_S`, as long as the task is over.
+        """Ask it to end if the task is over; tell whether it was asked.
 
         :param is_over: it is, though Airflow does not say so yet.
+        :raises ContinuousError: it could not be asked; see :func:`insist`.
         """
-        if self._action == "detach":
+        action = self._action
+        if action == "detach":
             return False
-        never, until = threading.Event(), time.monotonic() + SILENT_MAX_S
-        while True:
-            try:
-                return self._end(self._action, is_over)
-            except ContinuousError as error:
-                if is_final(error) or time.monotonic() >= until:
-                    raise
-                self._log.info("Trying again for up to %g s: %s", SILENT_MAX_S, error)
-            never.wait(AGAIN_S)
-
-    def _end(self, action: Literal["drain", "stop"], is_over: bool) -> bool:
         state = "failed" if is_over else task_state(self._task)
         if state not in _OVER:
             self._leave(f"the task is {state}, and not over")
@@ -153,7 +144,7 @@ class EndsWithTask(ABC):
 
     def _end_or_log(self, is_over: bool) -> None:
         try:
-            self.end(is_over=is_over)
+            insist(lambda: self.end(is_over=is_over), self._log)
         except Exception as error:
             self._leave(f"it cannot be told what became of the task: {error}")
 
@@ -241,6 +232,26 @@ class QueryOfTask(EndsWithTask):
         standby = standby_that_runs(storage, status) if status.state.is_active else None
         own = standby is not None and standby.by == str(self._task)
         return status.run_id if own else None
+
+
+def insist(end: Callable[[], object], log: Any) -> None:
+    """End something; where its storage, or its cluster, does not answer, try again for
+    :data:`SILENT_MAX_S`. Each time it is looked anew whether the task is over.
+
+    :raises ContinuousError: it is final, or that was not long enough.
+    """
+    never, until, told = threading.Event(), time.monotonic() + SILENT_MAX_S, False
+    while True:
+        try:
+            end()
+            return
+        except ContinuousError as error:
+            if is_final(error) or time.monotonic() >= until:
+                raise
+            if not told:
+                log.info("Trying again for up to %g s: %s", SILENT_MAX_S, error)
+            told = True
+        never.wait(AGAIN_S)
 
 
 def check_action(action: str) -> KillAction:

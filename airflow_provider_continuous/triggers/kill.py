@@ -19,6 +19,7 @@ from airflow_provider_continuous.tasks.killing import (
     KillAction,
     QueryOfTask,
     TaskIdentity,
+    insist,
 )
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event, OneLook
@@ -110,9 +111,13 @@ class KillableTrigger(CheckpointTrigger):
             self.log.info("Killed, and %s goes on: %s", self.watches, doubt)
             return
         task = TaskIdentity.of(self.task_instance)
+
+        def end() -> bool:
+            return self.watched(task).end()
+
         place = place_of(self.checkpoint_location)
         try:
-            await POOL.soon(place, lambda: self.watched(task).end(), ON_KILL_S)
+            await POOL.soon(place, lambda: insist(end, self.log), ON_KILL_S)
         except StorageHangsError as error:
             self.log.warning("Killed, and whether %s ends is open: %s", self.watches, error)
 

@@ -238,7 +238,8 @@ def test_a_source_that_hangs_is_given_up(
     def hangs(*_: Any) -> Any:
         return Path(dead[0].location, "control/lease").read_bytes()
 
-    monkeypatch.setattr("airflow_provider_continuous.sensors.offsets.UNREACHABLE_MAX_S", 0.05)
+    for limit in ("UNREACHABLE_MAX_S", "LAST_LOOK_S"):
+        monkeypatch.setattr(f"airflow_provider_continuous.sensors.offsets.{limit}", 0.05)
     monkeypatch.setattr(SourceEnds, "latest", hangs)
     asked: Any = {"source": {"format": "tail"}} if by == "source" else {"ask_latest": hangs}
     sensor = OffsetsCommittedSensor(

@@ -20,7 +20,12 @@ from airflow_provider_continuous.deploy.contract import (
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.tasks import killing
-from airflow_provider_continuous.tasks.killing import QueryOfTask, StartOfTask, TaskIdentity
+from airflow_provider_continuous.tasks.killing import (
+    QueryOfTask,
+    StartOfTask,
+    TaskIdentity,
+    insist,
+)
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.errors import CheckpointError
 from tests.airflow.conftest import Says
@@ -76,11 +81,13 @@ def test_a_cluster_that_is_away_is_asked_again(
     ends: bool,
 ) -> None:
     airflow_says("failed")
-    hook = CheckpointHook(live.location)
+    hook, ended = CheckpointHook(live.location), list[bool]()
 
     start = StartOfTask("stop", hook, cluster_submission(answers), TASK, logging.getLogger())
 
-    assert start.end() is ends
+    insist(lambda: ended.append(start.end()), logging.getLogger())
+
+    assert ended == [ends]
     assert answers == []
 
 
@@ -90,11 +97,13 @@ def test_a_task_that_is_cleared_meanwhile_keeps_its_submission(
     states = ["failed", "scheduled"]
     monkeypatch.setattr(killing, "task_state", lambda _: states.pop(0))
     answers = [False, AWAY, True]
-    hook = CheckpointHook(live.location)
+    hook, ended = CheckpointHook(live.location), list[bool]()
 
     start = StartOfTask("stop", hook, cluster_submission(answers), TASK, logging.getLogger())
 
-    assert not start.end()
+    insist(lambda: ended.append(start.end()), logging.getLogger())
+
+    assert ended == [False]
     assert answers == [True], "the next attempt waits for it"
 
 
@@ -112,9 +121,10 @@ def test_storage_that_is_away_is_asked_again(
         return status(hook)
 
     monkeypatch.setattr(CheckpointHook, "status", answers)
-    hook = CheckpointHook(live.location)
+    query = QueryOfTask("drain", CheckpointHook(live.location), "run-1", TASK, logging.getLogger())
 
-    assert QueryOfTask("drain", hook, "run-1", TASK, logging.getLogger()).end()
+    insist(query.end, logging.getLogger())
+
     assert live.checkpoint.requests.pending("run-1") == "drain"
 
 
