@@ -41,8 +41,8 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 - Without it, which is the default, so may those of {near} in the last
   place: NumPy computes them, in a fiftieth of the time.
 - A text that is no UTF-8 (`CAST(binary AS STRING)`) is to each function what it is in Spark 4.2.
-  One exception: where such a text ends in the middle of a character, Spark's `substring left lpad
-  rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
+  One exception: where such a text ends in the middle of a character, Spark's `substring left right
+  lpad rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 - A damaged KLL sketch that promises more than it holds, or one of another type, is an error here.
   Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were

@@ -33,7 +33,15 @@ _WITHIN: Final = {
     **dict.fromkeys(("element_at", "try_element_at"), "greatest({}, -2147483647)"),
 }
 _BOUNDED: Final = {"n", "m", "few"}
-_OF_WHOLE_CHARACTERS: Final = {"substring", "left", "lpad", "rpad", "overlay", "levenshtein"}
+_OF_WHOLE_CHARACTERS: Final = {
+    "substring",
+    "left",
+    "right",
+    "lpad",
+    "rpad",
+    "overlay",
+    "levenshtein",
+}
 """Where a text ends in the middle of a character, Spark reads the memory behind it."""
 
 
