@@ -182,6 +182,7 @@ def test_a_worker_is_gone(
     try:
         seconds = running.await_flow(before)
     finally:
+        wait_until(lambda: not hosts["two"].processes(), "the end of all that ran there", WAIT_S)
         hosts["two"].heal()
         cluster.start_worker(hosts["two"])
     _tell(found, running, "a worker's host gone", seconds)
@@ -195,4 +196,5 @@ def test_a_standby_takes_over_from_a_host_that_is_gone(
     hosts["driver"].die()
     seconds = running.await_records_above(newest)
     running.bury(hosts["driver"])
+    wait_until(lambda: not hosts["driver"].processes(), "the end of all that ran there", WAIT_S)
     _tell(found, running, f"the driver's host gone, standby, lease {LEASE_S:g} s", seconds)
