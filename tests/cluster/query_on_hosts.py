@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +71,24 @@ class QueryOnHosts:
         driver = self.start(host)
         driver.await_ready(lambda: "standing by" in driver.log.read_text(), WAIT_S)
 
-    def ensure_running(self, host: Host) -> None:
-        """Have it run on a driver there, and commit."""
-        driver = self.drivers.get(host.name)
-        if driver is None or not driver.is_alive:
-            self.start(host)
-        self.await_flow(self.epoch)
+    def ensure_running(self, host: Host, workers: Sequence[Host]) -> None:
+        """Have it run on a driver there, with tasks on all of these hosts, and commit.
+
+        A fault may have left all its tasks on one: Spark spreads an application over the workers
+        that there are as it begins, and one that was cut off takes its time to be there again.
+        """
+
+        def is_spread() -> bool:
+            driver = self.drivers.get(host.name)
+            if driver is None or not driver.is_alive:
+                self.start(host)
+            self.await_flow(self.epoch)
+            if all((each.address, host.address) in each.python_connections() for each in workers):
+                return True
+            self.drain()
+            return False
+
+        wait_until(is_spread, "its tasks are on all hosts", WAIT_S)
 
     @property
     def epoch(self) -> int:

@@ -81,7 +81,7 @@ def query(
 
 @pytest.fixture
 def running(query: QueryOnHosts, hosts: Hosts) -> Iterator[QueryOnHosts]:
-    query.ensure_running(hosts["driver"])
+    query.ensure_running(hosts["driver"], (hosts["one"], hosts["two"]))
     yield query
     for name in ("one", "two", "driver", "other"):
         hosts[name].heal()
