@@ -67,9 +67,10 @@ class QueryOnHosts:
         return driver
 
     def stand_by(self, host: Host) -> None:
-        """Have a driver there stand by."""
+        """Have a driver there stand by, and its executors' Python be warm."""
         driver = self.start(host)
         driver.await_ready(lambda: "standing by" in driver.log.read_text(), WAIT_S)
+        driver.await_ready(lambda: _is_warm(host), WAIT_S)
 
     def ensure_running(self, host: Host, workers: Sequence[Host]) -> None:
         """Have it run on a driver there, with tasks on all of these hosts, and commit.
@@ -216,3 +217,13 @@ class QueryOnHosts:
                 "spark.network.timeoutInterval": "5s",
             },
         }
+
+
+def _is_warm(host: Host) -> bool:
+    """Whether the standby there has warmed its executors: its Spark, the only one there, tells of
+    the job."""
+    base = f"http://{bracketed(host.address)}:4040/api/v1/applications"
+    jobs = [job for each in host.ask(base) for job in host.ask(f"{base}/{each['id']}/jobs")]
+    return any(
+        job.get("jobGroup") == "continuous-standby" and job["status"] == "SUCCEEDED" for job in jobs
+    )
