@@ -207,6 +207,7 @@ class QueryOnHosts:
                 "spark.master": self._master,
                 "spark.driver.host": bracketed(host.address),
                 "spark.driver.memory": "512m",
+                "spark.ui.enabled": "true",  # it tells of a standby's jobs
                 "spark.driver.extraJavaOptions": " ".join(QUICK),
                 "spark.executor.extraJavaOptions": " ".join(QUICK),
                 "spark.executor.memory": "512m",
