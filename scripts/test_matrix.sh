@@ -10,7 +10,7 @@ export UV_PYTHON_DOWNLOADS=never
 [ $# -gt 0 ] || set -- 3.1:3.11 3.2:3.11 3.3:3.10 3.3:3.13
 
 # What the tests import; the tools for formatting and types stay out, and browsers.
-tools="pytest hypothesis requests psutil moto[s3] flask flask-cors confluent-kafka"
+tools="pytest hypothesis requests psutil apache-airflow-providers-cncf-kubernetes moto[s3] flask flask-cors confluent-kafka"
 summary=""
 failed=0
 for pair do

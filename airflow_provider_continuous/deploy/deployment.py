@@ -83,7 +83,7 @@ class Deployment:
         """
         while True:
             number = self._notes.next_number()
-            known = self.find()
+            known = self.find(or_running=True)
             if known is not None:
                 known.own = known.handle.by == by
                 self._log.info("Waiting for what %s has submitted", known.handle.by or "somebody")
@@ -132,9 +132,10 @@ class Deployment:
             if files:
                 self._log.info("Removed %d old files, %d bytes, of %s", files, size, self._log_dir)
 
-    def find(self) -> SubmittedQuery | None:
+    def find(self, *, or_running: bool = False) -> SubmittedQuery | None:
         """Return the last submission if it may still come to run.
 
+        :param or_running: or if it runs: whoever submits has seen no run, so it has begun just now.
         :raises QueryStartError: one of the last minutes has a note that cannot be read.
         """
         note = self._notes.last_file()
@@ -156,6 +157,8 @@ class Deployment:
         if found.runs(status):
             if self._stands_by:
                 found.started(status)  # it has taken over, and nobody was there to note it
+            elif or_running and status.state.is_active:
+                return found
             return None
         is_unseen = driver.state is DriverState.UNKNOWN and found.handle.driver_id is None
         if is_unseen and not found.handle.may_be_unseen:

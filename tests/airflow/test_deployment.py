@@ -94,6 +94,23 @@ def test_what_a_dead_worker_has_started_is_waited_for(
     assert not again.spec_path.exists()
 
 
+def test_what_has_come_to_run_just_now_is_not_submitted_again(
+    hook: ContinuousQueryHook, waiting: dict[str, Any], gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the lease and that at the last submission."""
+    first = dies(hook, waiting, monkeypatch)
+    gate.touch()
+    location = waiting["checkpoint_location"]
+    wait_for(lambda: hook.status(location).state.is_active, 120, "its run", 0.01)
+
+    again = hook.submit(hook.specification(waiting), "another_dag.a_task, a_run")
+
+    assert again.handle.pid == first.handle.pid
+    assert not again.own
+    assert notes(waiting).next_number() == 1
+    assert hook.wait_until_started(again, 120).pid == first.handle.pid
+
+
 def test_what_a_dead_worker_has_started_can_be_ended(
     hook: ContinuousQueryHook, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +281,14 @@ def test_a_retry_waits_for_what_the_attempt_before_has_submitted(
     task = StartContinuousQueryOperator(
         task_id="start", spec=waiting, on_running="fail", deferrable=False
     )
-    gate.touch()
+    submit = ContinuousQueryHook.submit
+
+    def then_the_gate_opens(*given: Any) -> SubmittedQuery:
+        found = submit(*given)
+        gate.touch()
+        return found
+
+    monkeypatch.setattr(ContinuousQueryHook, "submit", then_the_gate_opens)
 
     started = task.execute(context)
 
