@@ -7,6 +7,7 @@ import base64
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -91,10 +92,17 @@ def subject() -> str:
     return f"s{next(_numbers)}/a-value"  # with what stands for something else in a URL
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "ANSWER_S", 0.3)
-    monkeypatch.setattr(client, "PAUSE_S", 0.01)
+@contextmanager
+def silent(server: Apicurio) -> Iterator[None]:
+    """It does not answer, and nobody has much patience with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(web, "ANSWER_S", 0.3)
+        patch.setattr(client, "PAUSE_S", 0.01)
+        server.process.suspend()
+        try:
+            yield
+        finally:
+            server.process.resume()
 
 
 def raw(server: Apicurio) -> Registry:
@@ -281,7 +289,7 @@ def bad_records(server: Apicurio, subject: str) -> tuple[Callable[[DataFrame], D
     return query, pa.record_batch([pa.array(values, pa.binary())], names=["value"])
 
 
-@pytest.mark.usefixtures("registry", "impatient")
+@pytest.mark.usefixtures("registry")
 def test_bad_records_are_left_out_and_what_an_outage_hides_is_not(
     spark: SparkSession, server: Apicurio, subject: str
 ) -> None:
@@ -295,11 +303,10 @@ def test_bad_records_are_left_out_and_what_an_outage_hides_is_not(
         return [row for found in transform.stream(iter([batch])) for row in found.to_pylist()]
 
     connected.cache_clear()  # as in a task that has read nothing yet
-    server.process.suspend()
-    with pytest.raises(SourceUnavailableError, match=r"there is no answer: .*timed out"):
+    told = r"there is no answer: .*timed out"
+    with silent(server), pytest.raises(SourceUnavailableError, match=told):
         run()
     assert counters.bad_records == 0
-    server.process.resume()
     assert [row["id"] for row in run()] == [1, None, 2]
     assert counters.bad_records == 5
 
