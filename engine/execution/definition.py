@@ -72,6 +72,12 @@ class QueryDefinition:
         return (*(stream.pipeline for stream in self.streams), *self.stages)
 
     @property
+    def task_parts(self) -> list[object]:
+        """What its tasks are made of, whatever they are to read."""
+        readers = [stream.reader for stream in self.streams]
+        return [self.pipelines, readers, self.sink.writer, self.sink.letters]
+
+    @property
     def keeps_state(self) -> bool:
         """Whether anything is remembered from one epoch to the next."""
         return any(each.kept is not None for each in self.pipelines)

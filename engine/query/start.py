@@ -67,7 +67,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     meter = metered(options, name, stands_by=standby is not None)
     try:
         if standby is not None:
-            warm = WarmWorkers(launcher)
+            warm = WarmWorkers(launcher, definition.task_parts)
             try:
                 has_waited = standby.await_turn(definition.checkpoint, warm.keep)
             finally:

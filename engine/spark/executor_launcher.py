@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.errors import ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
@@ -28,6 +28,7 @@ LEAVE_TIMEOUT_S = 1.0
 _WARM_UP = "continuous-standby"
 """The job group."""
 _OUR_DOING = re.compile("[Cc]ancelled")
+_T = TypeVar("_T")
 
 
 class SparkLauncher:
@@ -68,24 +69,24 @@ class SparkLauncher:
             total = context.maxNumConcurrentTasks(profile)
             return Slots(total, max(total - _root_pool(self._context).runningTasks(), 0))
 
-    def warm_up(self) -> None:
+    def warm_up(self, parts: object) -> None:
         """Let each free slot have a Python that has loaded what tasks are made of.
 
+        :param parts: of this query's tasks: the modules that they need are loaded.
         :raises ConfigError: an executor could not run them.
         """
         slots = self.slots()
         count = 1 if slots is None else slots.free
         if not count:
             return
-        look = look_at_worker()
 
-        def load(_: int) -> None:
-            look()
-            __import__("engine.task.loop")
+        def warm(_: int) -> None:
+            load()
 
         try:
+            load = _loading(parts)
             self._context.setJobGroup(_WARM_UP, "continuous: standing by")
-            self._context.parallelize(range(count), count).foreach(load)
+            self._context.parallelize(range(count), count).foreach(warm)
         except Exception as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error
@@ -177,21 +178,33 @@ class _Job:
             logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
 
 
-def _body(tasks: Sequence[TaskSpec], logs_json: bool) -> Callable[[int], None]:
-    """Runs the task of an index, on an executor. What it is made of is loaded only by a Python that
+def _loading(parts: _T) -> Callable[[], _T]:
+    """Returns a copy of what tasks are made of, on an executor. It is loaded only by a Python that
     can: before, nothing of the engine is needed there."""
     from pyspark.serializers import CloudPickleSerializer
 
     serializer: Any = CloudPickleSerializer()
-    look, pickled = look_at_worker(), serializer.dumps(list(tasks))
+    look, pickled = look_at_worker(), serializer.dumps(parts)
 
-    def body(index: int) -> None:
+    def load() -> _T:
         look()
         from pyspark import cloudpickle
 
+        __import__("engine.task.loop")
+        loaded: _T = cloudpickle.loads(pickled)
+        return loaded
+
+    return load
+
+
+def _body(tasks: Sequence[TaskSpec], logs_json: bool) -> Callable[[int], None]:
+    """Runs the task of an index, on an executor."""
+    load = _loading(list(tasks))
+
+    def body(index: int) -> None:
+        spec = load()[index]
         from engine.task.loop import run_task
 
-        spec = cloudpickle.loads(pickled)[index]
         if logs_json:
             from engine.logs.json_lines import log_task_as_json
 

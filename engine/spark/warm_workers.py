@@ -24,10 +24,11 @@ class WarmWorkers:
     an end for an executor that hangs or does not come, and its standby has a lease to watch.
 
     :param launcher: of the query to be.
+    :param parts: see :meth:`engine.spark.executor_launcher.SparkLauncher.warm_up`.
     """
 
-    def __init__(self, launcher: SparkLauncher, clock: Clock | None = None) -> None:
-        self._launcher = launcher
+    def __init__(self, launcher: SparkLauncher, parts: object, clock: Clock | None = None) -> None:
+        self._launcher, self._parts = launcher, parts
         self._clock = clock or SystemClock()
         self._thread: threading.Thread | None = None
         self._begun_s = 0.0
@@ -61,7 +62,7 @@ class WarmWorkers:
 
     def _warm_up(self) -> None:
         try:
-            self._launcher.warm_up()
+            self._launcher.warm_up(self._parts)
         except ContinuousError as error:
             self._failure = error
         except BaseException:  # nobody else hears it

@@ -28,6 +28,8 @@ PLAIN, COUNTS = "plain", "counts"
 WAIT_S = 600.0
 LEASE_S = 3.0
 TASK_TIMEOUT_S = 8
+EPOCH_MS = 200
+"""A window is out with the second epoch behind its end: the watermark is known with the first."""
 _PARTITIONS, _KEYS, _ROWS_PER_SECOND = 2, 8, 80
 _SQL = {
     PLAIN: "SELECT value, timestamp FROM source",
@@ -201,7 +203,7 @@ class QueryOnHosts:
                     **({"reducers": 2} if self.kind == COUNTS else {}),
                 },
             },
-            "trigger": {"continuous": "500 milliseconds"},
+            "trigger": {"continuous": f"{EPOCH_MS} milliseconds"},
             "checkpoint_location": self.checkpoint.storage.url,
             "conf": {
                 "spark.master": self._master,

@@ -17,6 +17,7 @@ from tests.airflow.spark_cluster import SparkCluster
 from tests.cluster.hosts import Hosts, NoHostsError
 from tests.cluster.query_on_hosts import (
     COUNTS,
+    EPOCH_MS,
     LEASE_S,
     PLAIN,
     TASK_TIMEOUT_S,
@@ -197,4 +198,9 @@ def test_a_standby_takes_over_from_a_host_that_is_gone(
     seconds = running.await_records_above(newest)
     running.bury(hosts["driver"])
     wait_until(lambda: not hosts["driver"].processes(), "the end of all that ran there", WAIT_S)
-    _tell(found, running, f"the driver's host gone, standby, lease {LEASE_S:g} s", seconds)
+    _tell(
+        found,
+        running,
+        f"the driver's host gone, standby, lease {LEASE_S:g} s, epochs of {EPOCH_MS} ms",
+        seconds,
+    )

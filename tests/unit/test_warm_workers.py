@@ -28,8 +28,9 @@ class Launcher:
         self.go = threading.Event()
         self._warm_up = warm_up
 
-    def warm_up(self) -> None:
+    def warm_up(self, parts: object) -> None:
         self.begun += 1
+        self.parts = parts
         self._warm_up()
         assert self.go.wait(WAIT_S)
 
@@ -39,7 +40,7 @@ class Launcher:
 
 
 def made(launcher: Any, clock: ManualClock) -> WarmWorkers:
-    return WarmWorkers(launcher, clock)
+    return WarmWorkers(launcher, "the query's", clock)
 
 
 def test_an_executor_that_hangs_keeps_no_standby_from_its_turn(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_an_executor_that_hangs_keeps_no_standby_from_its_turn(tmp_path: Path) -
     waiting.start()
     waiting.join(WAIT_S)
     assert took_over == [True]
-    assert (launcher.begun, launcher.ended) == (1, 0)
+    assert (launcher.begun, launcher.ended, launcher.parts) == (1, 0, "the query's")
     warm.end()
     assert launcher.ended == 1
 
