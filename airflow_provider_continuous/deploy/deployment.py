@@ -183,7 +183,15 @@ class Deployment:
     def of_run(self, status: CheckpointStatus) -> Handle | None:
         """Return the submission of the run that holds, or held, the checkpoint; None: it was
         started by other means, or long ago."""
-        return handle_of_run(self._checkpoint.storage, status)
+        handle = handle_of_run(self._checkpoint.storage, status)
+        if handle is not None:
+            return handle
+        last = self._notes.last()
+        if last is None or last.ended or last.run_id:
+            return None
+        found = self._noted(last)  # whoever has submitted it may have died before it knew more
+        found.look()
+        return found.handle if found.runs(status) else None
 
     def submission(self, number: int) -> SubmittedQuery | None:
         """Return a submission, whatever has become of it; None if it is not noted any more."""

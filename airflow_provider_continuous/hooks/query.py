@@ -255,6 +255,15 @@ class ContinuousQueryHook(BaseHook):
         """
         return self._deployment(checkpoint_location).find()
 
+    def submitter_of(self, checkpoint_location: str, status: CheckpointStatus) -> str | None:
+        """Return who has submitted the run that holds, or held, a checkpoint; None: nobody has
+        noted that.
+
+        :raises CheckpointError: the checkpoint cannot be read.
+        """
+        handle = self._deployment(checkpoint_location).of_run(status)
+        return None if handle is None else handle.by
+
     def log_of_run(self, checkpoint_location: str, run_id: str) -> Path | None:
         """Return the log of a run that somebody has submitted, if it is on this machine."""
         return self._deployment(checkpoint_location).log_of_run(run_id)

@@ -73,7 +73,8 @@ class Template:
             )
         body = copy.deepcopy(dict(given))
         metadata, spec = part(body, "metadata"), part(body, "spec")
-        part(metadata, "labels"), part(spec, "sparkConf")
+        part(metadata, "labels")
+        part(spec, "sparkConf")
         if not spec.get(operator.program):
             raise ConfigError(
                 f"The connection's spark-application has no spec.{operator.program}.",

@@ -183,7 +183,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         """
         hook = self._query_hook()
         status = hook.status(location)
-        if not status.state.is_active or not self._is_own(status, context):
+        if not status.state.is_active or not self._is_own(hook, location, status, context):
             return ""
         run = f"Run {status.run_id}, which this task has started,"
         if not is_last_attempt(context):
@@ -244,7 +244,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         :param old_run: the run that is to be replaced.
         """
         location = str(document["checkpoint_location"])
-        own = self._is_own(running, context)
+        own = self._is_own(hook, location, running, context)
         draining = hook.is_ending(location, running)
         if on_running == "fail" and not own:
             raise AirflowFailException(
@@ -311,12 +311,17 @@ class QueryStartingOperator(DescribedQueryOperator):
         if status.run_id is not None:
             self._gives_way(hook.reconcile(document, status, "upgrade"), f"run {status.run_id}")
 
-    def _is_own(self, status: CheckpointStatus, context: Context) -> bool:
+    def _is_own(
+        self, hook: ContinuousQueryHook, location: str, status: CheckpointStatus, context: Context
+    ) -> bool:
         """Tell whether this task, in whichever attempt, has started this run; it may also have
         waited for what others have submitted."""
-        own = str(TaskIdentity.of(context["ti"]))
-        handles = map(Handle.read, TaskMemory(context).recall("submissions") or [])
-        return any(handle.by == own and is_run_of(handle, status) for handle in handles)
+        memory, own = TaskMemory(context), str(TaskIdentity.of(context["ti"]))
+        handles = map(Handle.read, memory.recall("submissions") or [])
+        if any(handle.by == own and is_run_of(handle, status) for handle in handles):
+            return True
+        # A worker that died in between has noted in the checkpoint what it could not remember.
+        return bool(memory.recall("submits")) and hook.submitter_of(location, status) == own
 
     def _submit(
         self,
@@ -364,10 +369,11 @@ class QueryStartingOperator(DescribedQueryOperator):
             return status
         except QueryStartError:
             # Two tasks may start the same query at once: one of them gets the lease.
-            winner = hook.find(str(document["checkpoint_location"]))
+            location = submitted.checkpoint_location
+            winner = hook.find(location)
             if winner is None or winner.state is QueryState.DRAINING:
                 raise
-            if on_running != "adopt" and not self._is_own(winner, context):
+            if on_running != "adopt" and not self._is_own(hook, location, winner, context):
                 raise
             self.log.info("Run %s was faster", winner.run_id)
             return self._bring_up(document, hook, context, deadline, on_running)
@@ -397,6 +403,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         """Submit the query, or find that this is done already: by an earlier attempt, whose worker
         may have died before it could remember, or by somebody else."""
         own = str(TaskIdentity.of(context["ti"]))
+        TaskMemory(context).remember("submits", True)
         submitted = hook.submit(document, own)
         handle = submitted.handle
         if handle.by == own or on_running == "adopt":

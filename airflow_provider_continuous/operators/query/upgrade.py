@@ -258,7 +258,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         status = hook.status(location)
         went_back = memory.recall("went_back")
         if went_back is None and status.state.is_active:
-            if not self._is_own(status, context):
+            if not self._is_own(hook, location, status, context):
                 raise QueryEndedError(
                     f"The new version is no good: {memory.recall('problem')}\nAnd run "
                     f"{status.run_id}, which somebody else has started, holds {location}: nothing "
