@@ -19,7 +19,8 @@ from pathlib import Path
 from airflow_provider_continuous import configuration
 from engine.errors import ConfigError
 
-_AIRFLOW = re.compile(r"(^|[\s/])airflow(\s|$)")
+_AIRFLOW = re.compile(r"(^|[\s/])airflow(\s|$)|^\[celeryd: ")
+"""Celery's worker gives itself a title that does not name Airflow; above a task it is Airflow's."""
 _CONTAINER_INITS = {"tini", "dumb-init", "docker-init", "catatonit"}
 _TAKES_ALL = {"control-group", "mixed"}
 _SYSTEMD_S = 5.0

@@ -13,6 +13,8 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.errors import ConfigError
 
 WORKER = "/usr/bin/python3 /home/airflow/.local/bin/airflow celery worker"
+CELERY = "[celeryd: celery@host:MainProcess] -active- (celery worker)"
+"""What that worker calls itself once it runs: Airflow brings setproctitle along."""
 
 
 def machine(proc: Path, *commands: str, group: str = "0::/") -> int:
@@ -33,6 +35,8 @@ def machine(proc: Path, *commands: str, group: str = "0::/") -> int:
         ("sh -c airflow standalone", WORKER, "airflow task supervisor"),
         ("/usr/bin/dumb-init -- /entrypoint celery worker", WORKER, "airflow task supervisor"),
         ("/sbin/docker-init -- airflow scheduler", WORKER),
+        (CELERY, "[celeryd: celery@host:ForkPoolWorker-1]", "airflow task supervisor"),
+        ("/usr/bin/tini -- /start-the-worker", CELERY, "airflow task supervisor"),
     ],
 )
 def test_a_container_of_airflow(tmp_path: Path, commands: tuple[str, ...]) -> None:
@@ -67,6 +71,7 @@ def test_a_pod_of_a_task(tmp_path: Path, told: str) -> None:
     assert where == "it runs in the pod of a task (KubernetesExecutor)"
 
 
+@pytest.mark.parametrize("worker", [WORKER, CELERY])
 @pytest.mark.parametrize(
     ("group", "kill_mode", "main", "ends"),
     [
@@ -80,9 +85,9 @@ def test_a_pod_of_a_task(tmp_path: Path, told: str) -> None:
     ],
 )
 def test_a_unit_of_systemd(
-    tmp_path: Path, group: str, kill_mode: str, main: int, ends: bool
+    tmp_path: Path, group: str, kill_mode: str, main: int, ends: bool, worker: str
 ) -> None:
-    pid = machine(tmp_path, "/sbin/init", WORKER, "airflow task supervisor", group=group)
+    pid = machine(tmp_path, "/sbin/init", worker, "airflow task supervisor", group=group)
     asked = []
 
     def unit(name: str, of_user: bool) -> tuple[str, int]:
