@@ -27,6 +27,11 @@ SHOWN_S = 900.0
 """Three Java machines start one after another, beside all services."""
 SOON_S = 300.0
 DATABASES = [name for name, each in services().items() if is_database(each)]
+WORKERS = [
+    name
+    for name, each in services().items()
+    if "org.apache.spark.deploy.worker.Worker" in each.get("command", [])
+]
 OURS = [name for name, each in services().items() if runs_here(each) and name not in DATABASES]
 
 
@@ -220,6 +225,25 @@ def test_the_connections_lead_to_services_of_this_file(secrets: Path) -> None:
     addresses += [connections["s3_default"]["extra"]["endpoint_url"].partition("://")[2]]
     assert {each.partition(":")[0] for each in addresses} <= set(services())
     assert len(addresses) == len(connections)
+
+
+@pytest.mark.parametrize("service", WORKERS)
+def test_a_query_that_is_a_function_is_found_where_it_runs(
+    secrets: Path, tmp_path: Path, service: str
+) -> None:
+    """A module beside the DAGs, which Airflow finds by itself."""
+    stack = Stack(tmp_path, secrets, {}, None)
+
+    ran = subprocess.run(
+        [sys.executable, "-c", "import flights.query; print(flights.query.__file__)"],
+        env=stack.environment(service),
+        cwd=stack.place("/opt/airflow", service),
+        capture_output=True,
+        text=True,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert Path(ran.stdout.strip()) == stack.place("/opt/airflow/dags/flights/query.py", service)
 
 
 def test_the_buttons_of_the_page_can_write_what_the_page_shows() -> None:

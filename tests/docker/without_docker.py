@@ -118,11 +118,13 @@ class Stack:
             "AIRFLOW_HOME": self.here("/opt/airflow", service),
             "PYTHONUNBUFFERED": "1",
             "JAVA_TOOL_OPTIONS": os.environ.get(OPTIONS, " ".join(QUICK)),
-            # In the image the packages are installed; here they may be those of a checkout.
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "HOME": self.here("/opt/airflow", service),
         }
-        return image | self._said(service) | self._changes
+        told = image | self._said(service) | self._changes
+        # In the image the packages are installed; here they may be those of a checkout.
+        here = [path for path in sys.path if path and Path(path) != ROOT / "dags"]
+        told["PYTHONPATH"] = os.pathsep.join(filter(None, [told.get("PYTHONPATH"), *here]))
+        return told
 
     def start(self) -> None:
         """Start every service once what it depends on is as it should be."""
