@@ -36,6 +36,8 @@ _FOR_SPARK = (
     "CONTINUOUS_",
 )
 _INSTALL = "pip install 'airflow-provider-continuous[spark-submit]'"
+_TOLD_JAVA = ("JAVA_HOME", "CONTINUOUS_JAVA")
+"""Where :func:`use_java` says which one it is."""
 _PRIVATE = ("_connection", "_build_spark_submit_command")
 
 
@@ -152,14 +154,11 @@ class Cluster:
         :param python: the interpreter of the driver; None: the one that runs this.
         :raises ConfigError: there is no Java.
         """
-        if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
-            java = find_java()
-            if java is None:
-                raise ConfigError(
-                    "spark-submit needs Java; none was found.",
-                    hint="Install a Java runtime on the worker and set JAVA_HOME.",
-                )
+        java = unknown_java()
+        if java is not None:
             use_java(java)
+            told = {name: os.environ[name] for name in _TOLD_JAVA if name in os.environ}
+            environment = {**environment, **told}
         if self.deploy_mode == "client":
             environment.setdefault("PYSPARK_DRIVER_PYTHON", python or sys.executable)
         else:  # the driver has another machine's Python, and gets this environment on some clusters
@@ -172,6 +171,23 @@ class Cluster:
         if "SPARK_HOME" not in environment and of_this_python:
             environment["SPARK_HOME"] = str(spark_home())
         return environment
+
+
+def unknown_java() -> Path | None:
+    """Return the Java that Spark's programs have to be told of; None: they find one by themselves.
+
+    :raises ConfigError: there is none.
+    """
+    if "JAVA_HOME" in os.environ or shutil.which("java") is not None:
+        return None
+    java = find_java()
+    if java is None:
+        raise ConfigError(
+            "spark-submit needs Java; none was found.",
+            hint="Install a Java runtime on the worker and set JAVA_HOME, or "
+            "pip install 'airflow-provider-continuous[java]'.",
+        )
+    return java
 
 
 def _hook(conn_id: str, **arguments: Any) -> Any:

@@ -20,7 +20,7 @@ from airflow_provider_continuous.connections.location import (
     query_location,
 )
 from airflow_provider_continuous.deploy.backends import backend_of, spark_operator
-from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.cluster import Cluster, unknown_java
 from airflow_provider_continuous.deploy.deployment import Deployment
 from airflow_provider_continuous.deploy.described import describe_submission
 from airflow_provider_continuous.deploy.interpreter import check_interpreter
@@ -117,6 +117,8 @@ class ContinuousQueryHook(BaseHook):
                 environment = query_environment(other_python=True)
                 check_interpreter(self.settings.python, {**environment, **variables})
             binary = None if cluster is None else cluster.find_binary(self.settings.python)
+            if cluster is not None:
+                unknown_java()
         except ConfigError as error:
             return False, str(error)
         if cluster is None:
