@@ -117,7 +117,7 @@ class Cluster:
         if path is None:
             raise ConfigError(
                 f"The program {self.binary} was found neither on the PATH nor in {beside}.",
-                hint="Install Spark on the worker, for example with pip install pyspark.",
+                hint=f"Install Spark on the worker, for example with {_INSTALL}.",
             )
         return path
 

@@ -421,6 +421,7 @@ def test_the_program_must_be_there(
 
     assert not done
     assert "spark-submit was found neither on the PATH nor in" in message
+    assert "[spark-submit]" in message, "pyspark alone would lie below the provider's client"
 
 
 def test_kubernetes_needs_its_provider(
