@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 SPECIFICATION = "CONTINUOUS_SPECIFICATION"
 """The variable that holds the specification where a driver can be given no file."""
+_VARIABLE_BYTES_MAX = 128 * 1024
+"""Linux's, of name and value with ``=`` between and a zero behind them."""
 _ENGINE = Path(engine.__file__).parent
 APPLICATION = _ENGINE / "commands" / "application.py"
 _NESTED = "org.apache.spark.deploy.SparkSubmit"
@@ -162,8 +164,22 @@ def _plan_nested(
         name=name,
         application_args=inner[1:],
     )
+    refuse_long({**submission.variables, SPECIFICATION: spec})
     environment = {**cluster.environment(submission), SPECIFICATION: spec}
     return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
+
+
+def refuse_long(variables: Mapping[str, str]) -> None:
+    """:raises ConfigError: a variable is longer than a process can have one."""
+    for name, value in variables.items():
+        length = len(f"{name}={value}\0".encode())
+        if length > _VARIABLE_BYTES_MAX:
+            raise ConfigError(
+                f"The variable {name} has {length} bytes, and a process can have "
+                f"{_VARIABLE_BYTES_MAX}.",
+                hint="Make it shorter: the query's own code belongs where the driver runs, as a "
+                "module.",
+            )
 
 
 def _code(

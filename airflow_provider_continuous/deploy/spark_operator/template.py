@@ -18,7 +18,7 @@ from typing import Any, Final
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE, POD_NAME
 from airflow_provider_continuous.deploy.options import SubmitOptions
-from airflow_provider_continuous.deploy.plan import SPECIFICATION
+from airflow_provider_continuous.deploy.plan import SPECIFICATION, refuse_long
 from airflow_provider_continuous.deploy.private_files import is_secret
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
 from airflow_provider_continuous.deploy.spark_operator.kinds import (
@@ -33,8 +33,6 @@ from engine.redaction.logs import redact
 
 SUBMISSION_LABEL: Final = "continuous-submission"
 _WORDS_MAX = 500
-_VARIABLE_BYTES_MAX = 128 * 1024
-"""Linux's, of name and value with ``=`` between and a zero behind them."""
 _SIZES = {
     "driver_memory": "spark.driver.memory",
     "executor_memory": "spark.executor.memory",
@@ -139,7 +137,7 @@ class Template:
         part(metadata, "labels").update(labels)
         # ASCII: Java may have no locale.
         variables[SPECIFICATION] = json.dumps({**document, "conf": private})
-        _refuse_long(variables)
+        refuse_long(variables)
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -181,17 +179,6 @@ def _private(conf: Mapping[str, str]) -> dict[str, str]:
 def _holds_one(key: str, value: str) -> bool:
     holds = key.startswith("spark.kubernetes.driverEnv.") or key.endswith(".oauthToken")
     return holds or is_secret("spark.kubernetes", value)
-
-
-def _refuse_long(variables: Mapping[str, str]) -> None:
-    for name, value in variables.items():
-        length = len(f"{name}={value}\0".encode())
-        if length > _VARIABLE_BYTES_MAX:
-            raise ConfigError(
-                f"The variable {name} has {length} bytes, and a process can have "
-                f"{_VARIABLE_BYTES_MAX}.",
-                hint="Make it shorter: the query's own code belongs into the image.",
-            )
 
 
 def _refuse_others(options: SubmitOptions) -> None:
