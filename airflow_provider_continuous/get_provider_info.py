@@ -56,7 +56,7 @@ _CONFIGURATION = {
                 "How queries log whose specification does not say it: text, or json with query, "
                 "run, generation, epoch and partition."
             ),
-            "version_added": "0.3.0",
+            "version_added": "0.2.0",
             "type": "string",
             "example": "json",
             "default": "text",
@@ -77,7 +77,7 @@ _CONFIGURATION = {
                 "Airflow's worker: in a container or a pod of its own, or in a systemd unit that "
                 "ends its control group."
             ),
-            "version_added": "0.3.0",
+            "version_added": "0.2.0",
             "type": "boolean",
             "example": None,
             "default": "False",
