@@ -232,7 +232,12 @@ class Deployment:
         never, told, is_interrupted = Event(), "", False
         try:
             while True:
-                driver = submitted.look()
+                try:
+                    driver = submitted.look()
+                except CheckpointError as error:  # its note, which the next look writes
+                    _bear(error, deadline)
+                    never.wait(_POLL_S)
+                    continue
                 ended = driver.state is DriverState.ENDED
                 for line in submitted.new_lines(ended=ended):
                     self._log.info("%s", line)
@@ -241,13 +246,11 @@ class Deployment:
                     self._log.info("The driver: %s, %s", driver.state.value, told)
                 try:
                     status = self._checkpoint.status()
-                except CheckpointError as error:  # the storage may answer at the next look
-                    if is_final(error) or time.monotonic() >= deadline:
-                        raise
-                    status = None
-                if status is not None and submitted.runs(status):
-                    submitted.started(status)
-                    return status
+                    if submitted.runs(status):
+                        submitted.started(status)
+                        return status
+                except CheckpointError as error:
+                    _bear(error, deadline)
                 if ended:
                     how = "ended with" if driver.exit_code is not None else "has ended:"
                     raise submitted.start_error(f"{how} {driver.detail}", driver.exit_code)
@@ -263,6 +266,12 @@ class Deployment:
             # After an execution_timeout the driver may go on, and has to read them yet.
             if not is_interrupted or submitted.has_read_its_files:
                 submitted.forget_secrets()
+
+
+def _bear(error: CheckpointError, deadline: float) -> None:
+    """The storage may answer at the next look, if there is one."""
+    if is_final(error) or time.monotonic() >= deadline:
+        raise error
 
 
 def _taken_back(

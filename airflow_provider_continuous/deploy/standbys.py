@@ -15,6 +15,7 @@ from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.submitted import is_run_of
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.standing_by import standing_by
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError
 
@@ -34,6 +35,17 @@ def check_mode(backend: str) -> None:
             hint="A standby is a process of the worker's machine: use the deploy mode local, or "
             "spark-submit in client mode; or leave standby out, and let restarts do.",
         )
+
+
+def is_followed(storage: Storage) -> bool:
+    """Tell whether a standby may take over from a run that is lost: one that waits, or is on its
+    way, as far as anybody has noted. It does not if that run is asked to end.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    last = Notes(storage, STANDBYS).last()
+    is_on_its_way = last is not None and not (last.ended or last.run_id)
+    return is_on_its_way or bool(standing_by(storage))
 
 
 def all_notes(storage: Storage) -> list[Handle]:

@@ -53,7 +53,7 @@ class SubmittedQuery:
         changed: Callable[[Handle], None],
     ) -> None:
         self.checkpoint_location = checkpoint_location
-        self.handle = handle
+        self.handle = self._noted = handle
         self.own = True
         self._backend = backend
         self._changed = changed
@@ -92,7 +92,10 @@ class SubmittedQuery:
             return True
 
     def look(self) -> DriverStatus:
-        """Look once, and note what has become known."""
+        """Look once, and note what has become known.
+
+        :raises CheckpointError: it could not be noted; the next look does that.
+        """
         found = self._backend.find(self.handle)
         status = self._backend.status(found)
         if status.state is DriverState.ENDED:
@@ -114,7 +117,10 @@ class SubmittedQuery:
         return is_run_of(self.handle, status)
 
     def started(self, status: CheckpointStatus) -> None:
-        """Note the run: from now on, its lease tells everything."""
+        """Note the run: from now on, its lease tells everything.
+
+        :raises CheckpointError: it could not be noted.
+        """
         self._learn(replace(self.handle, run_id=status.run_id))
 
     def kill(self) -> bool:
@@ -176,9 +182,10 @@ class SubmittedQuery:
         return True
 
     def _learn(self, handle: Handle) -> None:
-        known, self.handle = self.handle, handle
-        if known != handle:
+        self.handle = handle
+        if replace(handle, log_position=self._noted.log_position) != self._noted:
             self._changed(handle)
+            self._noted = handle
 
     def _file(self, suffix: str) -> Path:
         return Path(self.handle.log.removesuffix(LOG_SUFFIX) + suffix)

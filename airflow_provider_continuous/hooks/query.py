@@ -32,7 +32,7 @@ from airflow_provider_continuous.deploy.settings import (
     ConnectionSettings,
     settings_of,
 )
-from airflow_provider_continuous.deploy.standbys import check_mode
+from airflow_provider_continuous.deploy.standbys import check_mode, is_followed
 from airflow_provider_continuous.deploy.submission import (
     Submission,
     log_dir_of,
@@ -45,7 +45,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rescaling import rescale
-from engine.checkpoint.standing_by import StandingBy, goes_on, standing_by
+from engine.checkpoint.standing_by import goes_on
 from engine.errors import ConfigError
 from engine.logs.json_lines import TEXT
 from engine.query.spec import load_spec, parse_document, read_document
@@ -212,12 +212,12 @@ class ContinuousQueryHook(BaseHook):
             lambda: self._submission(document, stands_by=True), by, described
         )
 
-    def standbys(self, checkpoint_location: str) -> list[StandingBy]:
-        """Return who stands by, whoever has started them.
+    def is_followed(self, checkpoint_location: str) -> bool:
+        """Tell whether a standby may take over from a run that is lost, and was not asked to end.
 
         :raises CheckpointError: the checkpoint cannot be read.
         """
-        return standing_by(self._checkpoint(checkpoint_location).checkpoint.storage)
+        return is_followed(self._checkpoint(checkpoint_location).checkpoint.storage)
 
     def end_standby(self, checkpoint_location: str) -> bool:
         """End the standby that was submitted last, if it is on this machine; one that has just

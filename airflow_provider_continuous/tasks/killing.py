@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from airflow_provider_continuous.deploy.contract import DriverState
-from airflow_provider_continuous.deploy.standbys import standby_that_runs
+from airflow_provider_continuous.deploy.standbys import is_followed, standby_that_runs
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.tasks.users import Users
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.standing_by import standing_by
 from engine.errors import ContinuousError
 
 if TYPE_CHECKING:
@@ -227,7 +226,7 @@ class QueryOfTask(EndsWithTask):
         if status.run_id == self._run_id:
             # A standby does not take over from a run that was asked to end.
             lost = status.state is QueryState.LOST
-            asked = status.state.is_active or (lost and standing_by(storage))
+            asked = status.state.is_active or (lost and is_followed(storage))
             return self._run_id if asked else None
         standby = standby_that_runs(storage, status) if status.state.is_active else None
         own = standby is not None and standby.by == str(self._task)

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import ConfigError, ContinuousError, TaskLostError
 from engine.execution.launcher import CANCEL_TIMEOUT_S, LaunchedTasks, OnEnd
@@ -16,7 +16,8 @@ from engine.logs.json_lines import FORMATS, JSON, SETTING, TEXT
 from engine.redaction.logs import describe_trace
 from engine.spark.answers import jvm_answers
 from engine.spark.failure import gist
-from engine.spark.workers import look_at_worker, refusal
+from engine.spark.sending import Sent
+from engine.spark.workers import refusal
 from engine.task.spec import TaskSpec
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ LEAVE_TIMEOUT_S = 1.0
 _WARM_UP = "continuous-standby"
 """The job group."""
 _OUR_DOING = re.compile("[Cc]ancelled")
-_T = TypeVar("_T")
 
 
 class SparkLauncher:
@@ -53,6 +53,7 @@ class SparkLauncher:
         # What Spark does, not what is set: in local mode it allocates nothing.
         self._may_grow = self._context._jsc.sc().executorAllocationManager().isDefined()
         self.supply = supply_of(self._context.master or "local")
+        self._warming: Sent[object] | None = None
         self.application = self._context.applicationId
         self.application_url = self._context.uiWebUrl
 
@@ -72,7 +73,8 @@ class SparkLauncher:
     def warm_up(self, parts: object) -> None:
         """Let each free slot have a Python that has loaded what tasks are made of.
 
-        :param parts: of this query's tasks: the modules that they need are loaded.
+        :param parts: of this query's tasks: the modules that they need are loaded. The same each
+            time, until they are forgotten.
         :raises ConfigError: an executor could not run them.
         """
         slots = self.slots()
@@ -84,7 +86,9 @@ class SparkLauncher:
             load()
 
         try:
-            load = _loading(parts)
+            if self._warming is None:
+                self._warming = Sent(self._context, parts)
+            load = self._warming.load
             self._context.setJobGroup(_WARM_UP, "continuous: standing by")
             self._context.parallelize(range(count), count).foreach(warm)
         except Exception as error:
@@ -100,6 +104,12 @@ class SparkLauncher:
             self._context.cancelJobGroup(_WARM_UP)
         except Exception as error:  # there is no JVM any more, and no job with it
             logger.warning("warming up was not cancelled: %s", gist(error))
+
+    def forget_warm_up(self) -> None:
+        """Delete what :meth:`warm_up` has sent to executors."""
+        sent, self._warming = self._warming, None
+        if sent is not None:
+            sent.forget()
 
     def launch(self, run_id: str, specs: Sequence[TaskSpec], on_end: OnEnd) -> LaunchedTasks:
         return _Job(self._context, run_id, specs, on_end)
@@ -138,12 +148,14 @@ class _Job:
 
     def _run(self) -> None:
         error: ContinuousError | None = None
+        sent: Sent[list[TaskSpec]] | None = None
         context, tasks, run_id = self._context, self._tasks, self._run_id
         try:
             context.setJobGroup(run_id, f"continuous query {run_id}", interruptOnCancel=True)
             context.addJobTag(self._tag)
+            sent = Sent(context, tasks)
             context.parallelize(range(len(tasks)), len(tasks)).foreach(
-                _body(tasks, _logs_json(context))
+                _body(sent.load, _logs_json(context))
             )
         except Exception as exc:
             logger.debug("the Spark job of run %s ended\n%s", run_id, describe_trace(exc))
@@ -154,6 +166,8 @@ class _Job:
                     hint="The executor's log tells more.",
                 )
         self._on_end(error)
+        if sent is not None:
+            sent.forget()
 
     def unplaced(self) -> int:
         with jvm_answers():
@@ -178,28 +192,8 @@ class _Job:
             logger.warning("Spark has not ended the tasks of run %s: they hang", self._run_id)
 
 
-def _loading(parts: _T) -> Callable[[], _T]:
-    """Returns a copy of what tasks are made of, on an executor. It is loaded only by a Python that
-    can: before, nothing of the engine is needed there."""
-    from pyspark.serializers import CloudPickleSerializer
-
-    serializer: Any = CloudPickleSerializer()
-    look, pickled = look_at_worker(), serializer.dumps(parts)
-
-    def load() -> _T:
-        look()
-        from pyspark import cloudpickle
-
-        __import__("engine.task.loop")
-        loaded: _T = cloudpickle.loads(pickled)
-        return loaded
-
-    return load
-
-
-def _body(tasks: Sequence[TaskSpec], logs_json: bool) -> Callable[[int], None]:
+def _body(load: Callable[[], list[TaskSpec]], logs_json: bool) -> Callable[[int], None]:
     """Runs the task of an index, on an executor."""
-    load = _loading(list(tasks))
 
     def body(index: int) -> None:
         spec = load()[index]

@@ -59,6 +59,7 @@ class WarmWorkers:
             self._thread.join(_END_AGAIN_S)
             if time.monotonic() >= deadline_s:
                 break
+        self._launcher.forget_warm_up()
 
     def _warm_up(self) -> None:
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.spark import executor_launcher
+from engine.spark import sending
 from engine.spark.executor_launcher import SparkLauncher
 from engine.spark.warm_workers import WarmWorkers
 from tests.waiting import wait_until
@@ -30,7 +30,7 @@ def _hangs() -> Callable[[], None]:
 def test_slots_are_free_again_and_nothing_has_failed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(executor_launcher, "look_at_worker", _hangs)
+    monkeypatch.setattr(sending, "look_at_worker", _hangs)
     launcher = SparkLauncher(spark)
     slots = launcher.slots()
     assert slots is not None

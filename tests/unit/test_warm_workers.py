@@ -38,6 +38,9 @@ class Launcher:
         self.ended += 1
         self.go.set()
 
+    def forget_warm_up(self) -> None:
+        """There is nothing: no Spark, no file of it."""
+
 
 def made(launcher: Any, clock: ManualClock) -> WarmWorkers:
     return WarmWorkers(launcher, "the query's", clock)

@@ -84,7 +84,7 @@ class EndContinuousQueryOperator(QueryAskingOperator):
             if self.run_id is not None and self.run_id != status.run_id:
                 return self._of_another_run(context, found)
             # A standby takes over from a run that is lost, unless that was asked to end.
-            is_awaited = status.state is QueryState.LOST and bool(hook.standbys(location))
+            is_awaited = status.state is QueryState.LOST and hook.is_followed(location)
             is_active = status.state.is_active and not hook.is_ending(location, status)
             is_on = is_awaited or is_active
             others = self._others(context, location, is_on or submitted is not None)
