@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from airflow_provider_continuous import compat
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.operators.query import (
     RestartContinuousQueryOperator,
+    StartContinuousQueryOperator,
     UpgradeContinuousQueryOperator,
 )
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
@@ -53,7 +55,12 @@ def test_a_rescheduled_sensor_would_never_end_and_is_refused(
 
 
 @pytest.mark.parametrize(
-    "operator", [RestartContinuousQueryOperator, UpgradeContinuousQueryOperator]
+    "operator",
+    [
+        RestartContinuousQueryOperator,
+        UpgradeContinuousQueryOperator,
+        partial(StartContinuousQueryOperator, on_running="replace"),
+    ],
 )
 def test_what_must_not_be_forgotten_half_way_is_refused_before_it_begins(
     operator: Any, old_context: Any, live: LiveCheckpoint, spec: dict[str, Any]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.query.start import StartContinuousQueryOperator
-from airflow_provider_continuous.tasks.memory import TaskMemory
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class RestartContinuousQueryOperator(StartContinuousQueryOperator):
@@ -23,9 +18,3 @@ class RestartContinuousQueryOperator(StartContinuousQueryOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(on_running="replace", **kwargs)
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """End the query, unless this task has done so already, and start it."""
-        with final_errors():
-            TaskMemory(context).must_last("A restart")
-        return super().execute(context)

@@ -49,7 +49,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         ``fail``: an error. ``replace``: drain it, then start anew. What an earlier attempt of
         this task has started is always adopted, and only the run that ran when this task began is
         replaced, by no retry another one; a query that is draining is awaited and, except with
-        ``fail``, started again.
+        ``fail``, started again. ``replace`` needs a task that remembers, of Airflow 3.3.
     :param end: how a query ends that is replaced. ``drain``: the open epochs are committed first;
         ``stop``: they are aborted, and read again.
     :param from_epoch: with ``on_running="replace"``: the last epoch that stays; the query is
@@ -130,11 +130,11 @@ class StartContinuousQueryOperator(QueryStartingOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Start or adopt the query, and wait for what ``wait_for`` says."""
         with final_errors():
+            if self.on_running == "replace":  # a retry would replace its own run
+                TaskMemory(context).must_last("A restart")
             deadline, epoch, hook = self._deadline(), self._epoch(), self._query_hook()
             document = self._document(hook)
             location = str(document["checkpoint_location"])
-            if self._rewind_epoch() is not None:
-                TaskMemory(context).must_last("A start from an earlier epoch")
             if self.on_running == "replace":
                 self._check_successor(hook, document, hook.status(location))
             run = self._bring_up(document, hook, context, deadline, self.on_running)
