@@ -136,6 +136,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
             document = self._document(hook)
             location = str(document["checkpoint_location"])
             if self.on_running == "replace":
+                self._rewind_epoch()  # which may be none: looked at while the query still runs
                 self._check_successor(hook, document, hook.status(location))
             run = self._bring_up(document, hook, context, deadline, self.on_running)
             trigger = self._started(context, location, run, deadline, epoch)
