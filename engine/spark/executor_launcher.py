@@ -54,6 +54,8 @@ class SparkLauncher:
         self._may_grow = self._context._jsc.sc().executorAllocationManager().isDefined()
         self.supply = supply_of(self._context.master or "local")
         self._warming: Sent[object] | None = None
+        self._not_warmed = ""
+        """Why, as it was told; a standby tries it again and again."""
         self.application = self._context.applicationId
         self.application_url = self._context.uiWebUrl
 
@@ -95,8 +97,10 @@ class SparkLauncher:
             if (refused := refusal(error)) is not None:
                 raise refused from error
             reason = gist(error)
-            level = logging.DEBUG if _OUR_DOING.search(reason) else logging.WARNING
+            is_known = reason == self._not_warmed or _OUR_DOING.search(reason)
+            level = logging.DEBUG if is_known else logging.WARNING
             logger.log(level, "the executors were not warmed up: %s", reason)
+            self._not_warmed = reason
 
     def end_warm_up(self) -> None:
         """Cancel a :meth:`warm_up` that is under way on another thread."""
