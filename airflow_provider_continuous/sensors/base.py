@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ from airflow_provider_continuous.triggers.poller import Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+AWAY_POKE_S = 5.0
+"""A storage that is away is looked at so often by a sensor that reschedules."""
 
 
 class CheckpointSensor(BaseSensorOperator):
@@ -93,8 +97,14 @@ class CheckpointSensor(BaseSensorOperator):
         return self.resume_execution("execute_complete", {"event": event}, context)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
-        event = self._trigger.look_in_time()
+        """Look once; while the storage is away, for a minute at most, again and again."""
+        trigger, event = self._trigger, self._trigger.look_in_time()
+        if self.reschedule and trigger.is_out_of_reach:  # the next worker would count anew
+            first, never = context["ti"].get_first_reschedule_date(context), threading.Event()
+            trigger.deadline = (time.time() if first is None else first.timestamp()) + self.timeout
+            while event is None and trigger.is_out_of_reach:
+                never.wait(min(self.poke_interval, AWAY_POKE_S))
+                event = trigger.look_in_time()
         if event is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))

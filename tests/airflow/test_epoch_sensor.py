@@ -21,8 +21,11 @@ from airflow_provider_continuous.compat import (
 )
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from engine.errors import CheckpointError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Sensor = Callable[..., EpochCommittedSensor]
@@ -35,6 +38,10 @@ def sensor(live: LiveCheckpoint) -> Sensor:
         return EpochCommittedSensor(**{**given, **arguments})
 
     return make
+
+
+def away(_: Checkpoint) -> None:
+    raise CheckpointError("wrong password")
 
 
 def deferred(task: EpochCommittedSensor, context: Any) -> EpochCommittedTrigger:
@@ -165,6 +172,40 @@ def test_now_outlives_a_reschedule_and_a_retry(
     result = sensor(epochs_from_now=2, mode="reschedule").execute(context)
 
     assert result["epoch"] == 3
+
+
+def test_a_reschedule_does_not_forget_that_the_storage_is_away(
+    sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be rescheduled until its timeout, a week by default, and nobody told."""
+    monkeypatch.setattr(Checkpoint, "glance", away)
+    monkeypatch.setattr(base, "UNREACHABLE_MAX_S", 0.1)
+
+    with pytest.raises(CheckpointError, match="wrong password"):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
+
+
+def test_a_reschedule_bears_a_storage_that_comes_back(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    looks, glance = iter([away, away]), Checkpoint.glance
+    monkeypatch.setattr(Checkpoint, "glance", lambda found: next(looks, glance)(found))
+
+    with pytest.raises(AirflowRescheduleException):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
+    assert list(looks) == []
+
+
+def test_a_reschedule_gives_up_in_time_while_the_storage_is_away(
+    sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoint, "glance", away)
+    began = datetime.now(timezone.utc) - timedelta(hours=1)
+    context["ti"].get_first_reschedule_date = lambda _: began
+
+    with pytest.raises(AirflowSensorTimeout, match="did not come in time"):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
 
 
 def test_a_cleared_sensor_takes_a_new_now(
