@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.assets.events import emit
@@ -135,6 +135,13 @@ class CheckpointSensor(BaseSensorOperator):
                 "task without asking it. Use timeout."
             )
         class_path, arguments = self.own_trigger().serialize()
+        for name, value in arguments.items():
+            if any(XComArg.iter_xcom_references(value)):  # Airflow hands it over as it is
+                raise ValueError(
+                    f"{self.task_id}: {name} is what another task returns. With "
+                    "start_from_trigger, say it as a template, \"{{ ti.xcom_pull('other') }}\", "
+                    "and the order with >>."
+                )
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=class_path,
             trigger_kwargs=arguments,

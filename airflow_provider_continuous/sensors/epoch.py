@@ -105,5 +105,5 @@ class EpochCommittedSensor(CheckpointSensor):
                 "noted by a worker, and none runs."
             )
         return EpochCommittedTrigger(
-            self.checkpoint_location, self.epoch, self.wait_for_restart, **self.waiting
+            str(self.checkpoint_location), self.epoch, self.wait_for_restart, **self.waiting
         )

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_provider_continuous import deferral
 from airflow_provider_continuous.compat import (
@@ -20,6 +21,7 @@ from airflow_provider_continuous.compat import (
     TaskDeferred,
 )
 from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.operators.query import StopContinuousQueryOperator
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
@@ -364,3 +366,24 @@ def test_what_cannot_begin_in_the_triggerer(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         sensor(start_from_trigger=True, **arguments)
+
+
+@pytest.mark.parametrize("field", ["epoch", "storage_conn_id"])
+def test_what_another_task_returns_is_no_template(sensor: Sensor, field: str) -> None:
+    """Airflow would hand the trigger the reference itself, and the task fail when it is due."""
+    with DAG("of_two_tasks", schedule=None):
+        other = StopContinuousQueryOperator(task_id="other", checkpoint_location="/c").output
+
+        with pytest.raises(ValueError, match=f"{field} is what another task returns.*ti.xcom_pull"):
+            sensor(start_from_trigger=True, **{"epoch": 1, field: other})
+        assert sensor(task_id="here", **{"epoch": 1, field: other}).upstream_task_ids == {"other"}
+
+
+def test_a_location_that_another_task_returns_is_one(sensor: Sensor) -> None:
+    with DAG("of_two_tasks", schedule=None):
+        other = StopContinuousQueryOperator(task_id="other", checkpoint_location="/c").output
+        start = sensor(checkpoint_location=other, epoch=1, start_from_trigger=True)
+
+    assert start.start_trigger_args is not None
+    told = (start.start_trigger_args.trigger_kwargs or {})["checkpoint_location"]
+    assert "xcom_pull(task_ids='other'" in told
