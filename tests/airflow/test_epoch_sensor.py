@@ -137,6 +137,15 @@ def test_what_is_no_epoch_fails_before_the_wait(
         sensor(epoch=epoch, mode=mode).execute(context)
 
 
+def test_a_template_that_finds_nothing_is_named(sensor: Sensor, context: Any) -> None:
+    """In a DAG that renders native objects it is None by then."""
+    task = sensor(epoch="{{ ti.xcom_pull('start') }}")
+    task.epoch = None
+
+    with pytest.raises(AirflowFailException, match="epoch is None, and not a whole number"):
+        task.execute(context)
+
+
 def test_zero_epochs_from_now_are_none(sensor: Sensor, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"epochs_from_now is 0, .* number from 1"):
         sensor(epochs_from_now=0).execute(context)
