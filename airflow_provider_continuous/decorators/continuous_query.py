@@ -13,8 +13,9 @@
 
 The query's process knows nothing of Airflow and does not read the DAG file: the function's source
 is written to a module of its own, in a file that only its owner can read, with the arguments of the
-call as JSON. So the function imports what it needs itself, and an argument is no place for a
-secret: it comes with a connection, by ``connections={"kafka_main": "kafka"}`` and
+call as JSON. So the function imports what it needs itself, gets nothing of Airflow's context that
+the call does not hand it, as ``delays(path="/data/{{ ds }}")`` does, and an argument is no place
+for a secret: it comes with a connection, by ``connections={"kafka_main": "kafka"}`` and
 ``engine.connection_options("kafka_main")``, or with the environment of the query.
 """
 
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
+from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_provider_continuous.operators.query import (
     RunContinuousQueryOperator,
@@ -82,6 +84,21 @@ class _DecoratedQuery(DecoratedOperator):
             **kwargs,
         )
         self.settings = settings
+        self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        """:raises ValueError: Airflow would fill one in where it calls the function; here a process
+        does that knows nothing of Airflow, and it would be None."""
+        signature = inspect.signature(self.python_callable)
+        handed = signature.bind_partial(*self.op_args, **self.op_kwargs).arguments
+        for name in signature.parameters:
+            if name in KNOWN_CONTEXT_KEYS and name not in handed:
+                function = self.python_callable.__name__
+                raise ValueError(
+                    f"{self.task_id}: {name} is of Airflow's context, of which the process of a "
+                    f"query knows nothing. Hand over what is needed of it, as "
+                    f'{function}({name}="{{{{ ... }}}}"), or take the parameter away.'
+                )
 
     def _document(self, hook: ContinuousQueryHook, spec: Any = None) -> dict[str, Any]:
         operator = cast("QueryStartingOperator", self)

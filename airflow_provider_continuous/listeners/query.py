@@ -34,7 +34,7 @@ def on_task_instance_failed(
     from engine.redaction.logs import redact
 
     try:
-        location = location_of(task)
+        location = location_of(task, task_instance)
         if location is not None:
             hook = CheckpointHook(location, getattr(task, "storage_conn_id", None))
             overview = POOL.within(

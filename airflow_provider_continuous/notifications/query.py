@@ -38,7 +38,8 @@ class ContinuousQueryNotifier(BaseNotifier):
 
     :param checkpoint_location: of the query (templated); None is that of the task whose callback
         this is.
-    :param storage_conn_id: the Airflow connection that opens the storage (templated).
+    :param storage_conn_id: the Airflow connection that opens the storage (templated); None: with
+        the task's query, that of the task.
     :param message: what to say before it (templated).
     :param webhook_conn_id: a connection whose URL gets ``{"text": ..., "query": {...}}`` by POST
         (templated), as chat programs take it. The URL is its host, with schema and port if the
@@ -84,31 +85,37 @@ class ContinuousQueryNotifier(BaseNotifier):
             query may still be asked.
         :raises WebhookError: the webhook did not take it; everybody else has been told.
         """
-        location = self._location(context)
-        self._tell(context, POOL.within(place_of(location), partial(self._seen, location, context)))
+        hook = self._checkpoint(context)
+        place = place_of(hook.location.url)
+        self._tell(context, POOL.within(place, partial(self._seen, hook, context)))
 
     async def async_notify(self, context: Context) -> None:
         """As :meth:`notify`, in the triggerer."""
-        location = self._location(context)
-        look = partial(self._seen, location, context)
-        overview = await POOL.soon(place_of(location), look)
+        hook = await asyncio.to_thread(self._checkpoint, context)  # it may have to ask Airflow
+        look = partial(self._seen, hook, context)
+        overview = await POOL.soon(place_of(hook.location.url), look)
         await asyncio.to_thread(self._tell, context, overview)
 
-    def _location(self, context: Context) -> str:
-        location = self.checkpoint_location or location_of(context["task"])
+    def _checkpoint(self, context: Context) -> CheckpointHook:
+        if self.checkpoint_location is not None:
+            return CheckpointHook(self.checkpoint_location, self.storage_conn_id)
+        task = context["task"]
+        location = location_of(task, context.get("ti"))
         if location is None:
             raise ConfigError(
                 "The notifier does not know its query.",
                 hint="Give checkpoint_location: the task of this callback has none.",
             )
-        return location
+        return CheckpointHook(
+            location, self.storage_conn_id or getattr(task, "storage_conn_id", None)
+        )
 
-    def _seen(self, location: str, context: Context) -> QueryOverview:
+    def _seen(self, hook: CheckpointHook, context: Context) -> QueryOverview:
         """Ask the query to end, if that is wanted, and look at it."""
-        checkpoint = CheckpointHook(location, self.storage_conn_id).checkpoint
+        checkpoint = hook.checkpoint
         if self.ask is not None:
             checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
-        return look_at(checkpoint, location)
+        return look_at(checkpoint, hook.location.text)
 
     def _tell(self, context: Context, overview: QueryOverview) -> None:
         location = overview.location

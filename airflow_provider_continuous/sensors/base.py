@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_continuous.assets.events import emit
@@ -22,6 +23,9 @@ from airflow_provider_continuous.triggers.poller import Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+AWAY_POKE_S = 5.0
+"""A storage that is away is looked at so often by a sensor that reschedules."""
 
 
 class CheckpointSensor(BaseSensorOperator):
@@ -93,8 +97,14 @@ class CheckpointSensor(BaseSensorOperator):
         return self.resume_execution("execute_complete", {"event": event}, context)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
-        event = self._trigger.look_in_time()
+        """Look once; while the storage is away, for a minute at most, again and again."""
+        trigger, event = self._trigger, self._trigger.look_in_time()
+        if self.reschedule and trigger.is_out_of_reach:  # the next worker would count anew
+            first, never = context["ti"].get_first_reschedule_date(context), threading.Event()
+            trigger.deadline = (time.time() if first is None else first.timestamp()) + self.timeout
+            while event is None and trigger.is_out_of_reach:
+                never.wait(min(self.poke_interval, AWAY_POKE_S))
+                event = trigger.look_in_time()
         if event is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))
@@ -125,6 +135,13 @@ class CheckpointSensor(BaseSensorOperator):
                 "task without asking it. Use timeout."
             )
         class_path, arguments = self.own_trigger().serialize()
+        for name, value in arguments.items():
+            if any(XComArg.iter_xcom_references(value)):  # Airflow hands it over as it is
+                raise ValueError(
+                    f"{self.task_id}: {name} is what another task returns. With "
+                    "start_from_trigger, say it as a template, \"{{ ti.xcom_pull('other') }}\", "
+                    "and the order with >>."
+                )
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=class_path,
             trigger_kwargs=arguments,

@@ -9,7 +9,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import given, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -66,6 +66,7 @@ class EpochCommittedSensor(CheckpointSensor):
             )
         self.epoch = epoch
         self.epochs_from_now = epochs_from_now
+        self._given = given(epoch=epoch, epochs_from_now=epochs_from_now)
         self.wait_for_restart = wait_for_restart
         self.begin()
 
@@ -87,7 +88,7 @@ class EpochCommittedSensor(CheckpointSensor):
         return {name: event[name] for name in ("epoch", "offsets", "committed_at")}
 
     def _wanted_epoch(self, hook: CheckpointHook, context: Context) -> int:
-        if self.epoch is not None:
+        if "epoch" in self._given:  # its template may have found nothing
             return whole_number("epoch", self.epoch)
         count = whole_number("epochs_from_now", self.epochs_from_now, minimum=1)
         memory = TaskMemory(context)
@@ -105,5 +106,5 @@ class EpochCommittedSensor(CheckpointSensor):
                 "noted by a worker, and none runs."
             )
         return EpochCommittedTrigger(
-            self.checkpoint_location, self.epoch, self.wait_for_restart, **self.waiting
+            str(self.checkpoint_location), self.epoch, self.wait_for_restart, **self.waiting
         )

@@ -253,6 +253,12 @@ class CheckpointTrigger(BaseTrigger):
             raise error
 
     @property
+    def is_out_of_reach(self) -> bool:
+        """Whether the last look has not reached the storage: how long that is borne is counted in
+        this object."""
+        return self._unreachable_since is not None
+
+    @property
     def hook(self) -> CheckpointHook:
         """The checkpoint, during a look. Ask it, and change nothing through it: others may share
         the answer."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_provider_continuous import deferral
 from airflow_provider_continuous.compat import (
@@ -20,9 +21,13 @@ from airflow_provider_continuous.compat import (
     TaskDeferred,
 )
 from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.operators.query import StopContinuousQueryOperator
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
+from engine.errors import CheckpointError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 Sensor = Callable[..., EpochCommittedSensor]
@@ -35,6 +40,10 @@ def sensor(live: LiveCheckpoint) -> Sensor:
         return EpochCommittedSensor(**{**given, **arguments})
 
     return make
+
+
+def away(_: Checkpoint) -> None:
+    raise CheckpointError("wrong password")
 
 
 def deferred(task: EpochCommittedSensor, context: Any) -> EpochCommittedTrigger:
@@ -128,6 +137,15 @@ def test_what_is_no_epoch_fails_before_the_wait(
         sensor(epoch=epoch, mode=mode).execute(context)
 
 
+def test_a_template_that_finds_nothing_is_named(sensor: Sensor, context: Any) -> None:
+    """In a DAG that renders native objects it is None by then."""
+    task = sensor(epoch="{{ ti.xcom_pull('start') }}")
+    task.epoch = None
+
+    with pytest.raises(AirflowFailException, match="epoch is None, and not a whole number"):
+        task.execute(context)
+
+
 def test_zero_epochs_from_now_are_none(sensor: Sensor, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"epochs_from_now is 0, .* number from 1"):
         sensor(epochs_from_now=0).execute(context)
@@ -165,6 +183,40 @@ def test_now_outlives_a_reschedule_and_a_retry(
     result = sensor(epochs_from_now=2, mode="reschedule").execute(context)
 
     assert result["epoch"] == 3
+
+
+def test_a_reschedule_does_not_forget_that_the_storage_is_away(
+    sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be rescheduled until its timeout, a week by default, and nobody told."""
+    monkeypatch.setattr(Checkpoint, "glance", away)
+    monkeypatch.setattr(base, "UNREACHABLE_MAX_S", 0.1)
+
+    with pytest.raises(CheckpointError, match="wrong password"):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
+
+
+def test_a_reschedule_bears_a_storage_that_comes_back(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    looks, glance = iter([away, away]), Checkpoint.glance
+    monkeypatch.setattr(Checkpoint, "glance", lambda found: next(looks, glance)(found))
+
+    with pytest.raises(AirflowRescheduleException):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
+    assert list(looks) == []
+
+
+def test_a_reschedule_gives_up_in_time_while_the_storage_is_away(
+    sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoint, "glance", away)
+    began = datetime.now(timezone.utc) - timedelta(hours=1)
+    context["ti"].get_first_reschedule_date = lambda _: began
+
+    with pytest.raises(AirflowSensorTimeout, match="did not come in time"):
+        sensor(epoch=0, mode="reschedule", poke_interval=0.01).execute(context)
 
 
 def test_a_cleared_sensor_takes_a_new_now(
@@ -323,3 +375,24 @@ def test_what_cannot_begin_in_the_triggerer(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         sensor(start_from_trigger=True, **arguments)
+
+
+@pytest.mark.parametrize("field", ["epoch", "storage_conn_id"])
+def test_what_another_task_returns_is_no_template(sensor: Sensor, field: str) -> None:
+    """Airflow would hand the trigger the reference itself, and the task fail when it is due."""
+    with DAG("of_two_tasks", schedule=None):
+        other = StopContinuousQueryOperator(task_id="other", checkpoint_location="/c").output
+
+        with pytest.raises(ValueError, match=f"{field} is what another task returns.*ti.xcom_pull"):
+            sensor(start_from_trigger=True, **{"epoch": 1, field: other})
+        assert sensor(task_id="here", **{"epoch": 1, field: other}).upstream_task_ids == {"other"}
+
+
+def test_a_location_that_another_task_returns_is_one(sensor: Sensor) -> None:
+    with DAG("of_two_tasks", schedule=None):
+        other = StopContinuousQueryOperator(task_id="other", checkpoint_location="/c").output
+        start = sensor(checkpoint_location=other, epoch=1, start_from_trigger=True)
+
+    assert start.start_trigger_args is not None
+    told = (start.start_trigger_args.trigger_kwargs or {})["checkpoint_location"]
+    assert "xcom_pull(task_ids='other'" in told

@@ -59,15 +59,17 @@ def test_the_specification_may_have_the_location(spec: dict[str, Any]) -> None:
     assert location_of(task) == spec["checkpoint_location"]
 
 
-def test_else_the_task_has_returned_it(
-    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("told_as", ["continuous_query", "return_value"])
+def test_else_the_task_has_told_it_as_it_began_or_has_returned_it(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch, told_as: str
 ) -> None:
     del spec["checkpoint_location"]
     task = StartContinuousQueryOperator(task_id="t", spec=spec)
-    returned: list[Any] = [None, {"checkpoint_location": "/below/the/root"}]
-    monkeypatch.setattr(XCom, "get_value", lambda **_: returned.pop(0))
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(XCom, "get_value", lambda *, ti_key, key: told.get(key))
 
     assert QueryPageLink().get_link(task, ti_key=KEY) == ""
+    told[told_as] = {"checkpoint_location": "/below/the/root"}
     assert QueryPageLink().get_link(task, ti_key=KEY).endswith("%2Fbelow%2Fthe%2Froot")
 
 

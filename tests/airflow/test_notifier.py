@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
+from airflow.sdk.execution_time.xcom import XCom
+from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_continuous.listeners.query import on_task_instance_failed
 from airflow_provider_continuous.notifications.query import (
     ContinuousQueryNotifier,
     WebhookError,
 )
-from airflow_provider_continuous.operators.query import DrainContinuousQueryOperator
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    RunContinuousQueryOperator,
+)
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -69,6 +74,40 @@ def test_the_task_of_the_callback_tells_the_query(failed: LiveCheckpoint) -> Non
     ContinuousQueryNotifier(notifiers=[other])({"task": task})
 
     assert other.sent == "FAILED at 2"
+
+
+@pytest.fixture
+def of_a_file(failed: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The context of a task whose specification is a file, and that has come to its start."""
+    told = {"continuous_query": {"checkpoint_location": failed.location}}
+    monkeypatch.setattr(XCom, "get_value", lambda *, ti_key, key: told.get(key))
+    task = RunContinuousQueryOperator(task_id="t", spec="query.yaml")
+    return {"task": task, "ti": SimpleNamespace(task=task, dag_id="a_dag", task_id="t")}
+
+
+def test_the_task_of_the_callback_has_its_query_in_a_file(of_a_file: dict[str, Any]) -> None:
+    other = Collects("{{ query_status.state }} at {{ query_status.epoch }}")
+
+    ContinuousQueryNotifier(notifiers=[other])(of_a_file)
+
+    assert other.sent == "FAILED at 2"
+
+
+def test_the_task_of_the_callback_opens_the_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def file_system(conn_id: str | None, _: Any) -> MemoryFileSystem:
+        assert conn_id == "lake"
+        return MemoryFileSystem()
+
+    monkeypatch.setattr("airflow.sdk.io.fs._register_filesystems", lambda: {"memory": file_system})
+    LiveCheckpoint("memory:///notified").commit(0)
+    task = DrainContinuousQueryOperator(
+        task_id="t", checkpoint_location="memory:///notified", storage_conn_id="lake"
+    )
+    other = Collects("{{ query_status.epoch }} of {{ query_status.checkpoint_location }}")
+
+    ContinuousQueryNotifier(notifiers=[other])({"task": task})
+
+    assert other.sent == "0 of memory://lake@/notified"
 
 
 def test_without_a_query_it_says_so() -> None:
@@ -122,6 +161,15 @@ def test_a_failed_task_logs_how_its_query_is(
 
     with caplog.at_level(logging.INFO):
         on_task_instance_failed(None, SimpleNamespace(task=task), None)  # type: ignore[arg-type]
+
+    assert "is FAILED, last committed epoch 2" in caplog.text
+
+
+def test_a_failed_task_knows_the_query_of_its_file(
+    of_a_file: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        on_task_instance_failed(None, of_a_file["ti"], None)
 
     assert "is FAILED, last committed epoch 2" in caplog.text
 

@@ -103,6 +103,24 @@ def test_arguments_are_checked_when_the_dag_is_parsed(operator: Any) -> None:
         operator()
 
 
+def test_airflows_context_is_not_filled_in(tmp_path: Path) -> None:
+    """As ``@task`` does: the query would get None."""
+
+    def of_a_day(spark, table, ds=None):  # type: ignore[no-untyped-def]
+        return [spark, table, ds]
+
+    rows: Any = task.continuous_query(checkpoint_location=str(tmp_path))(of_a_day)
+    with DAG("queries", schedule=None):
+        with pytest.raises(ValueError, match=r"ds is of Airflow's context, .* take the parameter"):
+            rows("orders")
+        handed = rows("orders", ds="{{ ds }}").operator
+        mapped = rows.expand(table=["orders", "customers"]).operator
+
+    with pytest.raises(ValueError, match="ds is of Airflow's context"):
+        mapped.unmap({"op_kwargs": {"table": "orders"}})  # as a worker does
+    assert (list(handed.op_args), handed.op_kwargs) == (["orders"], {"ds": "{{ ds }}"})
+
+
 def test_an_argument_that_is_no_json(
     operator: Any, submitted: list[SubmittedQuery], context: Any
 ) -> None:
