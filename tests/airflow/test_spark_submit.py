@@ -372,7 +372,7 @@ def test_folders_of_code_are_sent_along(
     made = plan(monkeypatch, submission, "yarn", "client")
 
     engine, lib = made.command[made.command.index("--py-files") + 1].split(",")
-    assert zipfile.ZipFile(lib).namelist() == ["orders/__init__.py"]
+    assert zipfile.ZipFile(lib).namelist() == ["orders/", "orders/__init__.py"]
     assert "engine/commands/command_line.py" in zipfile.ZipFile(engine).namelist()
     assert "python_path" not in json.loads(submission.path(".spec.json").read_text())
     before = Path(lib).stat().st_mtime_ns
