@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.managers.standalone import StandaloneMaster
+from airflow_provider_continuous.deploy.options import SubmitOptions
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -46,3 +49,30 @@ def test_a_kill_gets_as_far_as_the_master(
     (pid,) = set(processes._children) - before
     wait_until(lambda: processes._children[pid].poll() is not None, "the end of Spark's client")
     assert "service 'driverClient'" in (tmp_path / "log.kill").read_text()
+
+
+def test_a_driver_gets_its_variables_where_the_master_speaks_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By REST Spark sends only those along whose names begin with SPARK_."""
+    extra = {"deploy-mode": "cluster"}
+    said = {"conn_type": "spark", "host": "spark://127.0.0.1:1", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
+    (tmp_path / "spark-defaults.conf").write_text("spark.master.rest.enabled true\n")
+    cluster = Cluster.find("a_cluster", SubmitOptions())
+    environment = {**query_environment(), "SPARK_CONF_DIR": str(tmp_path)}
+    command = cluster.command(
+        "any.jar", java_class="a.Program", deploy_mode="cluster", application_args=[]
+    )
+
+    ran = subprocess.run(
+        [cluster.find_binary(), *command[1:]],
+        env={**cluster.environment_with(environment, {}, None), "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert "RestSubmissionClient" not in ran.stderr
+    assert "service 'driverClient'" in ran.stderr

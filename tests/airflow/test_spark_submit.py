@@ -159,7 +159,8 @@ def test_cluster_mode_on_a_standalone_cluster(
         submission,
         made,
         "SUBMIT --master spark://master:7077 "
-        "--conf spark.standalone.submit.waitAppCompletion=false --driver-memory 1g --name numbers "
+        "--conf spark.standalone.submit.waitAppCompletion=false "
+        "--conf spark.master.rest.enabled=false --driver-memory 1g --name numbers "
         f"--class org.apache.spark.deploy.SparkSubmit --deploy-mode cluster {jar} "
         f"--master spark://master:7077 {CONF} --executor-memory 2g --driver-memory 1g "
         "--name numbers --deploy-mode client APPLICATION env:CONTINUOUS_SPECIFICATION",

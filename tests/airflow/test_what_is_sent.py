@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.plan import make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
+from airflow_provider_continuous.deploy.submission import Submission
 
 
 def test_a_folder_without_init_is_a_package_in_a_zip_too(tmp_path: Path) -> None:
@@ -27,3 +35,32 @@ def test_a_folder_without_init_is_a_package_in_a_zip_too(tmp_path: Path) -> None
         check=False,
     )
     assert (ran.stdout, ran.stderr) == ("42\n", "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "option"),
+    [
+        ("spark.submit.pyFiles", "--py-files"),
+        ("spark.files", "--files"),
+        ("spark.jars.packages", "--packages"),
+    ],
+)
+def test_what_the_query_sends_along_by_a_setting(
+    setting: str,
+    option: str,
+    spec: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """spark-submit looks at no setting that an option says as well, as ours do."""
+    said = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
+    spec["conf"] = {setting: "own:a:1,own:b:1"}
+    options = SubmitOptions.read({"packages": "org.example:thing:1"})
+
+    command = make_plan(
+        Submission(spec, tmp_path / "logs"), Cluster.find("a_cluster", options), options
+    ).command
+
+    assert command[command.index(option) + 1].endswith(",own:a:1,own:b:1")
+    assert not any(word.startswith(f"{setting}=") for word in command)
