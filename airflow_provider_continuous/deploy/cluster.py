@@ -173,12 +173,19 @@ class Cluster:
             environment = {
                 name: value
                 for name, value in environment.items()
-                if name in variables or name.startswith(_FOR_SPARK)
+                if name in variables or self._is_for_spark_submit(name)
             }
         of_this_python = python is None and _is_installed_by_pip(self.find_binary())
         if "SPARK_HOME" not in environment and of_this_python:
             environment["SPARK_HOME"] = str(spark_home())
         return environment
+
+    def _is_for_spark_submit(self, name: str) -> bool:
+        """Whether a variable of this machine is for spark-submit in cluster mode. On Kubernetes
+        none reaches the driver, and spark-submit uploads files with what credentials there are."""
+        if self.manager == "kubernetes":
+            return not name.startswith("PYTHON")
+        return name.startswith(_FOR_SPARK)
 
 
 def _hook(conn_id: str, **arguments: Any) -> Any:

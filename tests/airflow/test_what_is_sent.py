@@ -64,3 +64,22 @@ def test_what_the_query_sends_along_by_a_setting(
 
     assert command[command.index(option) + 1].endswith(",own:a:1,own:b:1")
     assert not any(word.startswith(f"{setting}=") for word in command)
+
+
+@pytest.mark.parametrize(
+    ("manager", "goes"), [("kubernetes", True), ("yarn", False), ("standalone", False)]
+)
+def test_spark_submit_may_use_the_workers_credentials_where_it_tells_the_driver_none(
+    manager: str, goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To upload files to an object store; elsewhere Spark would send them along."""
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/token")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    cluster = Cluster("a_cluster", "its-master", manager, "cluster", "spark-submit", None)
+    submission = Submission({}, Path("/logs"), variables={"REGION": "eu"})
+
+    environment = cluster.environment(submission)
+
+    assert ("AWS_WEB_IDENTITY_TOKEN_FILE" in environment) is goes
+    assert environment["REGION"] == "eu"
+    assert not any(name.startswith("PYTHON") for name in environment)
