@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.options import AS_SETTINGS, SubmitOptions
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.spark.java import find_java, use_java
@@ -126,6 +126,13 @@ class Cluster:
 
         :param arguments: those of its ``SparkSubmitHook``.
         """
+        conf = dict(arguments.get("conf") or {})
+        for option, setting in AS_SETTINGS.items():
+            if arguments.get(option) and setting in conf:  # which the option would hide
+                arguments[option] = f"{arguments[option]},{conf.pop(setting)}"
+        if self.manager == "standalone" and arguments.get("deploy_mode") == "cluster":
+            conf["spark.master.rest.enabled"] = "false"  # by REST the driver gets no environment
+        arguments["conf"] = conf
         # Empty and not None: else the hook writes a key table that everybody can read.
         arguments["keytab"] = arguments.get("keytab") or ""
         hook = _hook(self.conn_id, **arguments)
@@ -165,12 +172,19 @@ class Cluster:
             environment = {
                 name: value
                 for name, value in environment.items()
-                if name in variables or name.startswith(_FOR_SPARK)
+                if name in variables or self._is_for_spark_submit(name)
             }
         of_this_python = python is None and _is_installed_by_pip(self.find_binary())
         if "SPARK_HOME" not in environment and of_this_python:
             environment["SPARK_HOME"] = str(spark_home())
         return environment
+
+    def _is_for_spark_submit(self, name: str) -> bool:
+        """Whether a variable of this machine is for spark-submit in cluster mode. On Kubernetes
+        none reaches the driver, and spark-submit uploads files with what credentials there are."""
+        if self.manager == "kubernetes":
+            return not name.startswith("PYTHON")
+        return name.startswith(_FOR_SPARK)
 
 
 def unknown_java() -> Path | None:

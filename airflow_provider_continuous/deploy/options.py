@@ -12,7 +12,7 @@ from engine.redaction.logs import redact
 
 LEAD_TO_DRIVER = ("deploy_mode", "master_web")
 """Options that must be known to ask how a driver is."""
-_AS_SETTINGS = {
+AS_SETTINGS = {
     "files": "spark.files",
     "py_files": "spark.submit.pyFiles",
     "archives": "spark.archives",
@@ -27,7 +27,7 @@ _COUNT_ON = {
     "yarn_queue": ("yarn",),
 }
 """Options that spark-submit passes over in silence elsewhere."""
-_WORDS = ("application", "driver_jar", *_AS_SETTINGS)
+_WORDS = ("application", "driver_jar", *AS_SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class SubmitOptions:
         """
         found = {name: getattr(self, name) for name in self._private()}
         for name in found:
-            if name not in _AS_SETTINGS:
+            if name not in AS_SETTINGS:
                 raise _readable_by_all(name)
-        settings = {_AS_SETTINGS[name]: value for name, value in found.items()}
+        settings = {AS_SETTINGS[name]: value for name, value in found.items()}
         without: dict[str, Any] = dict.fromkeys(found)
         return replace(self, **without), settings
 

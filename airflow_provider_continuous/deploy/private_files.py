@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_continuous.deploy.driver_variables import as_it_arrives
 from airflow_provider_continuous.deploy.half_written import whole
 from airflow_provider_continuous.deploy.submission import PROPERTIES_SUFFIX, Submission
 from engine.errors import ConfigError
@@ -28,7 +29,8 @@ def write_properties(
 
     :raises ConfigError: the other file cannot be read.
     """
-    lines = [f"{_escaped(key)}={_escaped(value)}" for key, value in private.items()]
+    arrive = {key: as_it_arrives(key, private[key], submission.variables) for key in private}
+    lines = [f"{_escaped(key)}={_escaped(value)}" for key, value in arrive.items()]
     if properties_file:
         try:
             lines.insert(0, Path(properties_file).read_text(encoding="utf-8"))

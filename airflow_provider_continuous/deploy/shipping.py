@@ -31,11 +31,16 @@ def zip_modules(source: Path, folder: Path) -> Path:
 
 
 def _zip(source: Path, root: Path, folder: Path) -> Path:
-    contents = {
-        path.relative_to(root).as_posix(): path.read_bytes()
+    modules = {
+        path.relative_to(root): path.read_bytes()
         for path in sorted(source.rglob("*.py"))
         if not any(part.startswith(".") for part in path.relative_to(source).parts)
     }
+    # Where it has no entry of its own, many a Python takes no folder without __init__.py for a
+    # package.
+    folders = {each for path in modules for each in path.parents if each.name}
+    contents = dict.fromkeys((f"{each.as_posix()}/" for each in sorted(folders)), b"")
+    contents |= {path.as_posix(): content for path, content in modules.items()}
     digest = hashlib.sha256()
     for name, content in contents.items():
         digest.update(f"{name}\0{len(content)}\0".encode())

@@ -391,6 +391,32 @@ def test_what_kubernetes_says(found: Any, expected: DriverState) -> None:
     assert state(kubernetes, POD) is expected
 
 
+def test_why_a_pod_has_failed() -> None:
+    """An evicted one has no log."""
+    evicted = pod("Failed")
+    evicted.status.reason, evicted.status.message = "Evicted", "The node was low on memory."
+
+    told = Kubernetes("streams", Client(**{POD: evicted})).status(POD)
+
+    assert told.detail == f"pod {POD} is Failed: Evicted: The node was low on memory."
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("spark-kubernetes-driver", DriverState.ENDED), ("mesh", DriverState.RUNNING)],
+)
+def test_a_pod_runs_on_with_its_sidecar(name: str, expected: DriverState) -> None:
+    ended = SimpleNamespace(reason="OOMKilled", exit_code=137)
+    status = SimpleNamespace(name=name, state=SimpleNamespace(terminated=ended))
+    found = pod("Running")
+    found.status.container_statuses = [status, SimpleNamespace(name="other", state=None)]
+
+    told = Kubernetes("streams", Client(**{POD: found})).status(POD)
+
+    assert told.state is expected
+    assert ("OOMKilled" in told.detail) is (expected is DriverState.ENDED)
+
+
 @pytest.mark.parametrize("status", [None, SimpleNamespace(phase=None)])
 def test_a_pod_that_nobody_has_looked_at_yet(status: Any) -> None:
     found = SimpleNamespace(status=status, metadata=SimpleNamespace(labels={}))

@@ -159,7 +159,8 @@ def test_cluster_mode_on_a_standalone_cluster(
         submission,
         made,
         "SUBMIT --master spark://master:7077 "
-        "--conf spark.standalone.submit.waitAppCompletion=false --driver-memory 1g --name numbers "
+        "--conf spark.standalone.submit.waitAppCompletion=false "
+        "--conf spark.master.rest.enabled=false --driver-memory 1g --name numbers "
         f"--class org.apache.spark.deploy.SparkSubmit --deploy-mode cluster {jar} "
         f"--master spark://master:7077 {CONF} --executor-memory 2g --driver-memory 1g "
         "--name numbers --deploy-mode client APPLICATION env:CONTINUOUS_SPECIFICATION",
@@ -372,7 +373,7 @@ def test_folders_of_code_are_sent_along(
     made = plan(monkeypatch, submission, "yarn", "client")
 
     engine, lib = made.command[made.command.index("--py-files") + 1].split(",")
-    assert zipfile.ZipFile(lib).namelist() == ["orders/__init__.py"]
+    assert zipfile.ZipFile(lib).namelist() == ["orders/", "orders/__init__.py"]
     assert "engine/commands/command_line.py" in zipfile.ZipFile(engine).namelist()
     assert "python_path" not in json.loads(submission.path(".spec.json").read_text())
     before = Path(lib).stat().st_mtime_ns

@@ -73,8 +73,13 @@ class Kubernetes(Manager):
             return DriverStatus(DriverState.UNKNOWN, why, seen=answer not in REFUSES)
         # Kubernetes' interface has both as optional: nobody has looked at the pod yet.
         phase = str(getattr(pod.status, "phase", None) or "Pending")
-        state = _PHASES.get(phase, DriverState.UNKNOWN)
-        return DriverStatus(state, f"pod {driver_id} is {phase}")
+        why = _joined(getattr(pod.status, "reason", None), getattr(pod.status, "message", None))
+        detail = _joined(f"pod {driver_id} is {phase}", why)
+        end = _end_of_driver(pod)
+        if end is not None:  # nothing starts it again, and a sidecar may keep the pod running
+            ended = f"its driver has ended, {end.reason}, exit code {end.exit_code}"
+            return DriverStatus(DriverState.ENDED, _joined(detail, ended))
+        return DriverStatus(_PHASES.get(phase, DriverState.UNKNOWN), detail)
 
     def kill(self, driver_id: str, handle: Handle) -> bool:
         """Delete the pod, if it has this checkpoint's label."""
@@ -120,6 +125,17 @@ class Kubernetes(Manager):
         return pod if (pod.metadata.labels or {}).get(LABEL) == handle.label else None
 
 
+def _end_of_driver(pod: Any) -> Any:
+    for container in getattr(pod.status, "container_statuses", None) or ():
+        if container.name == _CONTAINER and container.state:
+            return getattr(container.state, "terminated", None)
+    return None
+
+
+def _joined(*parts: str | None) -> str:
+    return ": ".join(part for part in parts if part)
+
+
 def _waits_for(pod: Any) -> str:
     """Why nothing of a pod runs: no node has room, or its image is not to be had."""
     conditions = getattr(pod.status, "conditions", None) or ()
@@ -127,5 +143,5 @@ def _waits_for(pod: Any) -> str:
     for container in getattr(pod.status, "container_statuses", None) or ():
         waiting = container.state and container.state.waiting
         if waiting:
-            told.append(": ".join(filter(None, (waiting.reason, waiting.message))))
+            told.append(_joined(waiting.reason, waiting.message))
     return "\n".join(told)

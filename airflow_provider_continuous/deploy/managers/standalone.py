@@ -32,7 +32,12 @@ from airflow_provider_continuous.deploy.managers.contract import (
 
 WEB_PORT = 8080
 """Of a master's web page, unless it is set."""
-_CLIENT = ("--master", "local", "--class", "org.apache.spark.deploy.Client", "spark-internal")
+_CLIENT = (
+    *("--master", "local", "--deploy-mode", "client", "--conf", "spark.jars.packages="),
+    *("--class", "org.apache.spark.deploy.Client", "spark-internal"),
+)
+"""Whatever spark-defaults.conf says of applications: no deploy mode that goes with no ``local``,
+and no packages, for which Ivy would ask the network first."""
 _ID = re.compile(r"\bdriver-\d{14}-\d{4,}\b")
 _STATES = {
     "SUBMITTED": DriverState.STARTING,
