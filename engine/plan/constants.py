@@ -6,7 +6,7 @@ for ``ConstantFolding`` has computed them. That would also freeze what the day d
 values, whole numbers and NULL are taken, which is all that the other rules look at.
 
 What stands for others, such as ``try_subtract`` or ``nullif``, Spark has replaced before it
-computes constants.
+computes constants, and before it looks for NULL: ``encode(s, NULL)`` is NULL whatever ``s`` raises.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Constants:
     :param replacing: ``ReplaceExpressions``.
     :param naming: ``RewriteWithExpression``.
     :param special: ``SpecialDatetimeValues``.
+    :param propagating: ``NullPropagation``; None if it is not to be.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Constants:
         replacing: JavaObject,
         naming: JavaObject,
         special: JavaObject,
+        propagating: JavaObject | None,
     ) -> None:
         self._jvm = jvm
         self._rule = rule
@@ -63,6 +65,7 @@ class Constants:
         self._replacing = replacing
         self._naming = naming
         self._special = special
+        self._propagating, self._null = propagating, patterns.NULL_LITERAL()
 
     def apply(self, plan: JavaObject) -> JavaObject:
         """The plan with the constants computed that rules look at."""
@@ -94,7 +97,8 @@ class Constants:
                 yield node, value
 
     def _known(self, node: JavaObject) -> JavaObject | None:
-        """Of what is no constant, but has one value: ``x IN (NULL, NULL)`` and ``size(map(..))``.
+        """Of what is no constant, but has one value: ``x IN (NULL, NULL)``, ``size(map(..))`` and
+        ``encode(s, NULL)``.
 
         Source: ``OptimizeIn``, of which the rest makes sets that no kernel reads, and
         ``ConstantFolding``."""
@@ -105,6 +109,8 @@ class Constants:
             return null
         if name == "Size" and simple_name(node.child()) in _COLLECTIONS:
             return self._folded(self._holder(node))
+        if node.containsPattern(self._replaceable[0]) and node.containsPattern(self._null):
+            return self._propagated(self._replaced(node))
         return None
 
     def _foldable(self, node: JavaObject) -> bool:
@@ -126,6 +132,17 @@ class Constants:
         logical = self._catalyst.plans.logical
         plan: JavaObject = logical.Filter(node, logical.OneRowRelation())
         return plan
+
+    def _propagated(self, holder: JavaObject) -> JavaObject | None:
+        """NULL if NULL makes it so; else None."""
+        if self._propagating is None or simple_name(holder) != "Filter":
+            return None
+        before = None
+        while before is None or not before.fastEquals(holder):
+            before, holder = holder, self._propagating.apply(holder)
+            if (value := self._folded(holder)) is not None:
+                return value if _is_null(value) else None
+        return None
 
     def _folded(self, holder: JavaObject) -> JavaObject | None:
         """None if it raises, or stays what it is."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
 _FOLDING: Final = "ConstantFolding"
+_PROPAGATION: Final = "NullPropagation"
 _BEFORE_FOLDING: Final = ("ReplaceExpressions", "RewriteWithExpression", "SpecialDatetimeValues")
 _FINISH_ANALYSIS: Final = ("EliminateSubqueryAliases", "EliminateView")
 _OPERATORS: Final = (
@@ -47,7 +48,7 @@ _OPERATORS: Final = (
     "PushPredicateThroughJoin",
     "CollapseProject",
     "OptimizeUpdateFields",
-    "NullPropagation",
+    _PROPAGATION,
     "NullDownPropagation",
     _FOLDING,
     "ReorderAssociativeOperator",
@@ -125,8 +126,9 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         kept = (n for n in names if n in _NOT_EXCLUDABLE or f"{_OPTIMIZER}.{n}" not in excluded)
         found = {name: rule for name in kept if (rule := _singleton(optimizer, name)) is not None}
         if (folding := found.get(_FOLDING)) is not None:
-            others = (_singleton(optimizer, name) for name in _BEFORE_FOLDING)
-            found[_FOLDING] = Constants(jvm, folding, *others)
+            replacing, naming, special = (_singleton(optimizer, name) for name in _BEFORE_FOLDING)
+            propagating = found.get(_PROPAGATION)
+            found[_FOLDING] = Constants(jvm, folding, replacing, naming, special, propagating)
         return list(found.values())
 
     subqueries = has_subqueries(spark, plan)

@@ -96,6 +96,17 @@ EXPRESSIONS = [
     "1 / x > bigint(NULL) * 3",
     "if(1 / x > 0 OR 'a' < 'b', 1, 2)",
     "if(x > 0, 1 div 0, 2)",
+    # Others stand for these, which are NULL if a part is.
+    "1 / x + length(aes_decrypt(binary(s), binary(s), NULL, 'PKCS'))",
+    "1 / x + length(aes_decrypt(binary(s), binary(s), CAST(NULL AS STRING), s))",
+    "1 / x + length(encode(s, NULL))",
+    "1 / x + regexp_count(s, NULL)",
+    "1 / x + length(left(s, CAST(NULL AS INT)))",
+    "1 / x + length(split_part(s, NULL, x))",
+    "1 / x + length(url_decode(encode(s, NULL)))",
+    "1 / x + length(nvl(s, NULL))",
+    "1 / x + nullif(x, NULL)",
+    "1 / x + length(mask(s, NULL))",
 ]
 
 
@@ -156,6 +167,13 @@ def test_expressions(spark: SparkSession, text: str) -> None:
 
 def test_a_rule_that_the_session_excludes_is_not_run(spark: SparkSession) -> None:
     assert_alike(spark, "SELECT if(1 / x > 0, 1, 1) AS found FROM t", "SimplifyConditionals")
+
+
+def test_what_others_stand_for_is_no_null_by_itself_if_that_rule_is_excluded(
+    spark: SparkSession,
+) -> None:
+    text = "SELECT 1 / x + length(encode(s, NULL)) AS found FROM t"
+    assert_alike(spark, text, "NullPropagation", "NullDownPropagation")
 
 
 def test_what_the_day_decides_is_no_constant(spark: SparkSession) -> None:
