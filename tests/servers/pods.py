@@ -13,6 +13,7 @@ from typing import Any
 
 SPARK_HOME = "/opt/spark"
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 Lookup = Callable[[str, str], Mapping[str, str]]
 """The content of ``configmaps`` or ``secrets`` by name; raises what the kubelet waits for."""
@@ -32,7 +33,7 @@ def environment(pod: Mapping[str, Any], ip: str, lookup: Lookup) -> dict[str, st
     for variable in container.get("env", ()):
         place = variable.get("valueFrom")
         if place is None:
-            told[variable["name"]] = variable.get("value", "")
+            told[variable["name"]] = _expanded(variable.get("value", ""), told)
         elif "fieldRef" in place:
             told[variable["name"]] = field(pod, ip, place["fieldRef"]["fieldPath"])
         else:
@@ -40,6 +41,18 @@ def environment(pod: Mapping[str, Any], ip: str, lookup: Lookup) -> dict[str, st
             reference = place.get("secretKeyRef") or place["configMapKeyRef"]
             told[variable["name"]] = lookup(kind, reference["name"])[reference["key"]]
     return told
+
+
+def _expanded(value: str, told: Mapping[str, str]) -> str:
+    """``$(NAME)`` is what came before under that name, if it did, and ``$$`` is ``$``.
+
+    Source: ``third_party/forked/golang/expansion`` of Kubernetes.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else told.get(found[1], found[0])
+
+    return _REFERENCE.sub(replaced, value)
 
 
 def field(pod: Mapping[str, Any], ip: str, path: str) -> str:

@@ -53,6 +53,17 @@ def test_an_environment_of_values_fields_and_other_objects() -> None:
     }
 
 
+def test_a_value_refers_to_what_came_before() -> None:
+    values = {"A": "1", "B": "$(A), $$(A), $(C), $$$(A), $", "D": "${A} $(B"}
+    described = pod(env=[{"name": name, "value": value} for name, value in values.items()])
+
+    assert pods.environment(described, IP, lookup) == {
+        "A": "1",
+        "B": "1, $(A), $(C), $1, $",
+        "D": "${A} $(B",
+    }
+
+
 def test_what_is_not_there_is_waited_for() -> None:
     reference = {"secretKeyRef": {"name": "others", "key": "key"}}
     with pytest.raises(KeyError):
