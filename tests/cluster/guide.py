@@ -12,6 +12,8 @@ import pytest
 
 GUIDES = Path(__file__).parents[2] / "docs" / "airflow" / "clusters.md"
 NODE_PYTHON = "/opt/nodes/bin/python"
+WORD, ODD = "A_WORD", "'a' \"b\" $HOME `id` $(id) }} {{ <CPS> \\ $$ & %"
+"""A variable of each query, which has to arrive as it is."""
 _STEP = re.compile(r"`(\w+)`:\n\n```json\n(.*?)```", re.DOTALL)
 _COMMAND = re.compile(r"^ +(continuous .+)$", re.MULTILINE)
 _SMALL = {"driver_memory": "512m", "executor_memory": "512m"}
@@ -38,7 +40,7 @@ def follow(
         connection: dict[str, Any] = json.loads(content)
         extra = connection["extra"]
         if connection["conn_type"] == "continuous":
-            extra["environment"] = {"SPARK_LOCAL_IP": "127.0.0.1"}
+            extra["environment"] = {"SPARK_LOCAL_IP": "127.0.0.1", WORD: ODD}
             more = {**_SMALL, "conf": dict(conf or {})}
             extra["spark_submit"] = {**extra.get("spark_submit", {}), **more}
         elif mode is not None:

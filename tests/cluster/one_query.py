@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 import psutil
 
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.rest import wait_for
+from tests.cluster.guide import ODD, WORD
 from tests.sink_files import committed
 
 WAIT_S = 900.0
@@ -48,7 +50,7 @@ class OneQuery:
     def __init__(self, hook: ContinuousQueryHook, location: str, out: Path) -> None:
         self.hook, self.location, self.out = hook, location, out
         self.document: dict[str, Any] = {
-            "name": "numbers on a cluster",
+            "name": f"numbers ${{{WORD}}}",
             "source": {"format": "rate", "options": {"rowsPerSecond": 20, "numPartitions": 1}},
             "sql": "SELECT value, timestamp FROM source",
             "sink": {"format": "parquet", "options": {"path": str(out)}},
@@ -61,10 +63,18 @@ class OneQuery:
         """Submit it, and wait until it runs."""
         submitted = self._submitted = self.hook.submit(self.hook.specification(self.document))
         try:
-            return submitted, self.hook.wait_until_started(submitted, WAIT_S)
+            status = self.hook.wait_until_started(submitted, WAIT_S)
         except BaseException:
             print(_said(submitted))
             raise
+        self._assert_its_variable()
+        return submitted, status
+
+    def _assert_its_variable(self) -> None:
+        """It is a part of the name, which the driver puts together."""
+        checkpoint = CheckpointHook(self.location).checkpoint
+        wait_for(lambda: checkpoint.look().summary.name, WAIT_S, "the name of the query", 0.1)
+        assert checkpoint.look().summary.name == f"numbers {ODD}"
 
     def submit_and_die(self) -> None:
         """Submit it in a process of its own, which notes nothing of what it has started, and ends;
