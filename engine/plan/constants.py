@@ -98,7 +98,7 @@ class Constants:
 
     def _known(self, node: JavaObject) -> JavaObject | None:
         """Of what is no constant, but has one value: ``x IN (NULL, NULL)``, ``size(map(..))`` and
-        ``encode(s, NULL)``.
+        ``encode(s, NULL)``; or may have one.
 
         Source: ``OptimizeIn``, of which the rest makes sets that no kernel reads, and
         ``ConstantFolding``."""
@@ -109,6 +109,8 @@ class Constants:
             return null
         if name == "Size" and simple_name(node.child()) in _COLLECTIONS:
             return self._folded(self._holder(node))
+        if name == "NullIf" and simple_name(node.left()) == "Literal":
+            return self._compared(node)
         if node.containsPattern(self._replaceable[0]) and node.containsPattern(self._null):
             return self._propagated(self._replaced(node))
         return None
@@ -132,6 +134,11 @@ class Constants:
         logical = self._catalyst.plans.logical
         plan: JavaObject = logical.Filter(node, logical.OneRowRelation())
         return plan
+
+    def _compared(self, node: JavaObject) -> JavaObject | None:
+        """``nullif(1000, x)`` as the comparison that rules know: no TINYINT is 1000."""
+        holder = self._replaced(node)
+        return holder.condition() if simple_name(holder) == "Filter" else None
 
     def _propagated(self, holder: JavaObject) -> JavaObject | None:
         """NULL if NULL makes it so; else None."""

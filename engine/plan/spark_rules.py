@@ -60,6 +60,7 @@ _OPERATORS: Final = (
     "SimplifyCaseConversionExpressions",
     "RewriteCorrelatedScalarSubquery",
     "RewriteLateralSubquery",
+    "UnwrapCastInBinaryComparison",
     "SimplifyExtractValueOps",
     "OptimizeCsvJsonExprs",
     "SimplifyDateTimeConversions",

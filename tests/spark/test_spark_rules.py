@@ -107,6 +107,13 @@ EXPRESSIONS = [
     "1 / x + length(nvl(s, NULL))",
     "1 / x + nullif(x, NULL)",
     "1 / x + length(mask(s, NULL))",
+    # No value of the narrow type is such a number.
+    "CAST(TINYINT(-125 - x) - 3Y AS DOUBLE) = -2e24D",
+    "CAST(-TINYINT(-125 - x) AS INT) < 1000",
+    "CAST(-TINYINT(-125 - x) AS INT) <=> 1000",
+    "CAST(-TINYINT(-125 - x) AS INT) IN (1000, 2000)",
+    "nullif(-2e24D, CAST(-TINYINT(-125 - x) AS DOUBLE))",
+    "nullif(1000, -TINYINT(-125 - x))",
 ]
 
 
