@@ -25,7 +25,8 @@ from typing import Any
 
 import engine
 from airflow_provider_continuous.deploy.cluster import Cluster, spark_home
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.driver_variables import PREFIXES
+from airflow_provider_continuous.deploy.options import SubmitOptions, joined
 from airflow_provider_continuous.deploy.private_files import (
     is_secret,
     write_keytab,
@@ -50,7 +51,6 @@ _DO_NOT_WAIT = {
     "yarn": "spark.yarn.submit.waitAppCompletion",
     "kubernetes": "spark.kubernetes.submission.waitAppCompletion",
 }
-_DRIVER_VARIABLE = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def make_plan(
     document = dict(submission.document)
     conf = spark_conf(document.pop("conf", None), options.conf, marks=marks)
     code = _code(document, submission, cluster, options)
-    options = replace(options, py_files=_joined(*code, options.py_files))
+    options = replace(options, py_files=joined(*code, options.py_files))
     if cluster.ships_files:
         return _plan_with_files(document, conf, submission, cluster, options)
     return _plan_nested(document, conf, submission, cluster, options)
@@ -97,19 +97,21 @@ def _plan_with_files(
     options: SubmitOptions,
 ) -> Plan:
     spec_path = submission.write_specification(document)
-    private = {key: value for key, value in conf.items() if is_secret(key, value)}
     arguments, environment = (
         [*submission.run_options, str(spec_path)],
         cluster.environment(submission),
     )
+    variables = {}
     if cluster.deploy_mode == "cluster":
         conf[_DO_NOT_WAIT[cluster.manager]] = "false"
-        prefix = _DRIVER_VARIABLE[cluster.manager]
-        private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
-        options = replace(options, files=_joined(str(spec_path), options.files))
+        prefix = PREFIXES[cluster.manager]
+        variables = {f"{prefix}{name}": value for name, value in submission.variables.items()}
+        options = replace(options, files=joined(str(spec_path), options.files))
         arguments = [spec_path.name]
+    options, conf = options.with_settings(conf)
     options, addresses = options.private()
-    private |= addresses
+    private = {key: value for key, value in conf.items() if is_secret(key, value)}
+    private |= {**variables, **addresses}
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
@@ -139,6 +141,14 @@ def _plan_nested(
     cluster: Cluster,
     options: SubmitOptions,
 ) -> Plan:
+    if cluster.keytab:
+        raise ConfigError(
+            f"The connection {cluster.conn_id!r} has a keytab, and {cluster.master} is a "
+            "standalone cluster: no driver there logs in by one.",
+            hint="Leave the keytab out, and log in on the workers, as the user whose processes "
+            "they start.",
+        )
+    options, conf = options.with_settings(conf)
     options.refuse_private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
     spec = json.dumps({**document, "conf": private})  # ASCII: Java may have no locale
@@ -159,7 +169,7 @@ def _plan_nested(
             **{key: value for key, value in public.items() if key.startswith("spark.driver.")},
             _DO_NOT_WAIT["standalone"]: "false",
         },
-        driver_memory=options.driver_memory,
+        **options.of_driver_start(),
         deploy_mode="cluster",
         name=name,
         application_args=inner[1:],
@@ -212,7 +222,3 @@ def _any_jar() -> str:
             hint="Give spark_submit.driver_jar: any jar at the same place on every worker.",
         )
     return str(jars[0])
-
-
-def _joined(*parts: str | None) -> str | None:
-    return ",".join(part for part in parts if part) or None
