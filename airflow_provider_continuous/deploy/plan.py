@@ -33,6 +33,7 @@ from airflow_provider_continuous.deploy.private_files import (
     write_properties,
 )
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
+from airflow_provider_continuous.deploy.shown_settings import hiding, settings_in
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
@@ -112,6 +113,9 @@ def _plan_with_files(
     options, addresses = options.private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
     private |= {**variables, **addresses}
+    program = cluster.find_binary(submission.python)
+    if private:
+        private |= hiding(private, conf, options.properties_file, program, environment)
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
@@ -131,7 +135,7 @@ def _plan_with_files(
     if properties and not options.properties_file:
         command.insert(1, "--load-spark-defaults")  # which any properties file would hide
     private_files = (properties,) if properties else ()
-    return Plan([cluster.find_binary(submission.python), *command[1:]], environment, private_files)
+    return Plan([program, *command[1:]], environment, private_files)
 
 
 def _plan_nested(
@@ -166,7 +170,7 @@ def _plan_nested(
         options.driver_jar or _any_jar(),
         java_class=_NESTED,
         conf={
-            **{key: value for key, value in public.items() if key.startswith("spark.driver.")},
+            **_of_driver_start({**_in_file(options), **public}),
             _DO_NOT_WAIT["standalone"]: "false",
         },
         **options.of_driver_start(),
@@ -177,6 +181,24 @@ def _plan_nested(
     refuse_long({**submission.variables, SPECIFICATION: spec})
     environment = {**cluster.environment(submission), SPECIFICATION: spec}
     return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
+
+
+def _of_driver_start(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings that count where the driver's Java machine is started, whose command line has them:
+    none with a secret."""
+    starts = {key: value for key, value in conf.items() if key.startswith("spark.driver.")}
+    return {key: value for key, value in starts.items() if not is_secret(key, value)}
+
+
+def _in_file(options: SubmitOptions) -> dict[str, str]:
+    path = options.properties_file
+    if path and not Path(path).is_file():
+        logger.warning(
+            "spark_submit.properties_file: %s is not on this machine, so what it says of the "
+            "driver's memory and of its class path has no effect",
+            path,
+        )
+    return settings_in(Path(path)) if path else {}
 
 
 def refuse_long(variables: Mapping[str, str]) -> None:

@@ -46,6 +46,34 @@ def test_what_a_java_machine_must_know_as_it_starts(
         assert words[words.index("--driver-memory") + 1] == "2048m"
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_what_a_properties_file_says_of_that_java_machine(
+    monkeypatch: pytest.MonkeyPatch,
+    submission: Submission,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    is_here: bool,
+) -> None:
+    """The file is the inner one's: Spark would write all of it on the driver's command line."""
+    own = tmp_path / "own.properties"
+    if is_here:
+        own.write_text(
+            "spark.driver.memory 3g\nspark.driver.cores: 1\nspark.driver.password=correct-horse\n"
+            "spark.hadoop.fs.s3a.access.key = correct-horse\n"
+        )
+    submission.document["conf"] = {"spark.driver.cores": 2}  # type: ignore[index]
+
+    outer, inner = both(monkeypatch, submission, properties_file=str(own))
+
+    assert inner[inner.index("--properties-file") + 1] == str(own)
+    assert "--properties-file" not in outer
+    assert "spark.driver.cores=2" in outer
+    assert ("spark.driver.memory=3g" in outer) is is_here
+    assert "correct-horse" not in " ".join(outer)
+    said = [each.getMessage() for each in caplog.records]
+    assert any("is not on this machine" in text for text in said) is not is_here
+
+
 def test_a_key_table_is_refused(monkeypatch: pytest.MonkeyPatch, submission: Submission) -> None:
     """Nobody would log in with it: the principal alone was sent along."""
     keytab = {"keytab": base64.b64encode(SECRET.encode()).decode(), "principal": "streams@REALM"}

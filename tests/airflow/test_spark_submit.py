@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_continuous.deploy import cluster
 from airflow_provider_continuous.deploy.cluster import Cluster
+from airflow_provider_continuous.deploy.java_properties import read
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
@@ -355,9 +356,12 @@ def test_a_properties_file_is_read_with_the_secrets(
     made = plan(monkeypatch, submission, "yarn", "client", properties_file=str(own))
 
     assert "--load-spark-defaults" not in made.command
-    assert submission.path(".properties").read_text().splitlines() == [
-        "spark.b=1",
-        f"spark.hadoop.fs.s3a.secret.key={SECRET}",
+    written = submission.path(".properties").read_text()
+    assert written.startswith(f"spark.b=1\nspark.hadoop.fs.s3a.secret.key={SECRET}\n")
+    assert list(read(written)) == [
+        "spark.b",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.redaction.regex",
     ]
 
 
