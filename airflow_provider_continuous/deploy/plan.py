@@ -20,6 +20,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from airflow_provider_continuous.deploy.private_files import (
     write_keytab,
     write_properties,
 )
+from airflow_provider_continuous.deploy.sent_along import keep
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
 from airflow_provider_continuous.deploy.shown_settings import hiding, settings_in
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
@@ -119,7 +121,7 @@ def _plan_with_files(
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
-        keytab = str(write_keytab(cluster.keytab, submission.log_dir))
+        keytab = keep(submission, partial(write_keytab, cluster.keytab))
     command = cluster.command(
         options.application or str(APPLICATION),
         **{
@@ -230,9 +232,9 @@ def _code(
                 "or use client mode.",
             )
         return []
-    shelf = submission.log_dir / "code"
-    shipped = [zip_package(_ENGINE, shelf)] if options.ship_engine else []
-    return [str(path) for path in (*shipped, *(zip_modules(folder, shelf) for folder in folders))]
+    zips = [partial(zip_package, _ENGINE)] if options.ship_engine else []
+    zips += [partial(zip_modules, folder) for folder in folders]
+    return [keep(submission, make) for make in zips]
 
 
 def _any_jar() -> str:

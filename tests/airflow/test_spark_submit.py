@@ -62,7 +62,7 @@ def plan(
 
 def expected(submission: Submission, plan: Plan, template: str) -> list[str]:
     """The words of a template, with the paths of the submission's files."""
-    (engine,) = (submission.log_dir / "code").glob("engine-*.zip") if "ENGINE" in template else "-"
+    (engine,) = (submission.log_dir / "sent").glob("engine-*.zip") if "ENGINE" in template else "-"
     paths = {
         "SUBMIT": plan.command[0],
         "SPEC": str(submission.path(".spec.json")),
@@ -212,7 +212,8 @@ def test_no_secret_on_the_command_line_or_in_readable_files(
     if manager == "yarn":
         written = Path(made.command[made.command.index("--keytab") + 1])
         assert written.read_text() == SECRET
-        assert written.parent == submission.log_dir
+        assert written.parent == submission.log_dir / "sent"
+        assert stat.S_IMODE(written.stat().st_mode) == 0o600
         assert made.command[made.command.index("--principal") + 1] == "streams@REALM"
 
 
