@@ -79,6 +79,23 @@ def test_spark_hides_what_is_private_and_what_the_site_hides(
     assert told["spark.yarn.appMasterEnv.API_KEY"] == "battery-staple"
 
 
+def test_a_properties_file_is_read_with_the_secrets(
+    site: Path, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.properties"
+    own.write_text("spark.b=1")
+    spec["conf"] = {"spark.hadoop.fs.s3a.secret.key": "correct-horse"}
+    submission = Submission(spec, tmp_path / "logs")
+    options = SubmitOptions.read({"properties_file": str(own), "deploy_mode": "client"})
+
+    command = make_plan(submission, Cluster.find("a_cluster", options), options).command
+
+    assert "--load-spark-defaults" not in command
+    written = submission.path(".properties").read_text()
+    assert written.startswith("spark.b=1\nspark.hadoop.fs.s3a.secret.key=correct-horse\n")
+    assert list(read(written)) == ["spark.b", "spark.hadoop.fs.s3a.secret.key", SETTING]
+
+
 def test_the_querys_own_counts_before_the_sites(
     site: Path, spec: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from airflow_provider_continuous.deploy import cluster
 from airflow_provider_continuous.deploy.cluster import Cluster
-from airflow_provider_continuous.deploy.java_properties import read
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import APPLICATION, Plan, make_plan
 from airflow_provider_continuous.deploy.shipping import zip_modules
@@ -346,24 +345,6 @@ def test_without_secrets_there_is_no_properties_file(
     assert made.private_files == ()
     assert "--properties-file" not in made.command
     assert "--load-spark-defaults" not in made.command
-
-
-def test_a_properties_file_is_read_with_the_secrets(
-    monkeypatch: pytest.MonkeyPatch, submission: Submission, tmp_path: Path
-) -> None:
-    own = tmp_path / "own.properties"
-    own.write_text("spark.b=1")
-
-    made = plan(monkeypatch, submission, "yarn", "client", properties_file=str(own))
-
-    assert "--load-spark-defaults" not in made.command
-    written = submission.path(".properties").read_text()
-    assert written.startswith(f"spark.b=1\nspark.hadoop.fs.s3a.secret.key={SECRET}\n")
-    assert list(read(written)) == [
-        "spark.b",
-        "spark.hadoop.fs.s3a.secret.key",
-        "spark.redaction.regex",
-    ]
 
 
 def test_folders_of_code_are_sent_along(
