@@ -94,7 +94,7 @@ def _manager(cluster: Cluster, options: SubmitOptions, settings: ConnectionSetti
     if cluster.manager == "yarn":
         return Yarn(cluster.yarn_web)
     if cluster.manager == "kubernetes":
-        return Kubernetes(cluster.namespace, _kubernetes_client())
+        return Kubernetes(cluster.namespace, _kubernetes_client(), cluster.master)
     python = settings.python
     return StandaloneMaster(
         cluster.master,

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
-from airflow_provider_continuous.deploy.options import AS_SETTINGS, SubmitOptions
+from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
 from engine.spark.java import find_java, use_java
@@ -127,9 +127,6 @@ class Cluster:
         :param arguments: those of its ``SparkSubmitHook``.
         """
         conf = dict(arguments.get("conf") or {})
-        for option, setting in AS_SETTINGS.items():
-            if arguments.get(option) and setting in conf:  # which the option would hide
-                arguments[option] = f"{arguments[option]},{conf.pop(setting)}"
         if self.manager == "standalone" and arguments.get("deploy_mode") == "cluster":
             conf["spark.master.rest.enabled"] = "false"  # by REST the driver gets no environment
         arguments["conf"] = conf

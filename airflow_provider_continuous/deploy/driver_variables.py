@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_YARN, _KUBERNETES = "spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv."
+PREFIXES = {"yarn": "spark.yarn.appMasterEnv.", "kubernetes": "spark.kubernetes.driverEnv."}
+"""Of the settings that are a driver's variables, by the kind of cluster."""
 _OF_SHELL = re.compile(r'[\\"$`]')
 _OF_YARN = re.compile(r"<(?=CPS>|LOG_DIR>)|\{(?=\{)|\}(?=\})")
 """Taken apart behind their first letter, by the end of a quotation and the begin of another."""
@@ -21,7 +22,8 @@ def as_it_arrives(key: str, value: str, variables: Mapping[str, str]) -> str:
 
     :param variables: the driver's; what else is said of its environment may be meant for the shell.
     """
-    for prefix, written in ((_YARN, _for_yarn), (_KUBERNETES, _for_kubernetes)):
+    for manager, written in (("yarn", _for_yarn), ("kubernetes", _for_kubernetes)):
+        prefix = PREFIXES[manager]
         if key.startswith(prefix) and variables.get(key.removeprefix(prefix)) == value:
             return written(value)
     return value

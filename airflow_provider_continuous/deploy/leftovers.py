@@ -8,7 +8,8 @@ The middle part tells the checkpoint (:func:`tag_of`), for queries may share the
 and each prune removes what is too much: of both the newest :data:`KEPT` stay, of the logs as many
 of them as take :data:`LOGS_BYTES` together. What a note in the checkpoint names stays besides,
 whatever its age: the run that goes on and the standby that waits are among them. So does what is
-younger than :data:`YOUNG_S`: somebody may be about to use it.
+younger than :data:`YOUNG_S`: somebody may be about to use it. With the logs goes what was sent
+along, see :mod:`.sent_along`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from airflow_provider_continuous.deploy.contract import Handle, label_of
+from airflow_provider_continuous.deploy.sent_along import tidy_sent
 from airflow_provider_continuous.deploy.standbys import all_notes
 from engine.checkpoint.storage.contract import Storage
 
@@ -61,6 +63,8 @@ def tidy(log_dir: Path, checkpoint_url: str, storage: Storage) -> tuple[int, int
         removed = [*_too_many(starts, LOGS_BYTES), *_too_many(modules, None)]
     for file, _ in removed:
         file.unlink(missing_ok=True)
+    if removed:
+        removed += tidy_sent(log_dir, tag, YOUNG_S)
     # What Python has compiled of a module, query_0f1e....cpython-312.pyc, goes with it.
     for file in _files(code / "__pycache__"):
         if not (code / file.name.partition(".")[0]).with_suffix(".py").exists():

@@ -12,7 +12,7 @@ from engine.redaction.logs import redact
 
 LEAD_TO_DRIVER = ("deploy_mode", "master_web")
 """Options that must be known to ask how a driver is."""
-AS_SETTINGS = {
+_AS_SETTINGS = {
     "files": "spark.files",
     "py_files": "spark.submit.pyFiles",
     "archives": "spark.archives",
@@ -27,7 +27,12 @@ _COUNT_ON = {
     "yarn_queue": ("yarn",),
 }
 """Options that spark-submit passes over in silence elsewhere."""
-_WORDS = ("application", "driver_jar", *AS_SETTINGS)
+_WORDS = ("application", "driver_jar", *_AS_SETTINGS)
+_SIZES = ("driver_memory", "executor_memory")
+_NO_TEXT = (
+    *("conf", "ship_engine", "executor_cores", "total_executor_cores", "num_executors"),
+    "deploy_mode",
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,13 @@ class SubmitOptions:
             for key, value in given.items()
             if value is not None
         }
+        for name in _SIZES:
+            values[name] = _in_mebibytes(values.get(name))
         options = cls(**values)
+        for name in known:
+            value = getattr(options, name)
+            if name not in _NO_TEXT and not isinstance(value, str | None):
+                raise ConfigError(f"spark_submit.{name} is {value!r}.", hint="It is a text.")
         if options.deploy_mode not in (None, "client", "cluster"):
             raise ConfigError(
                 f"spark_submit.deploy_mode is {options.deploy_mode!r}.",
@@ -115,6 +126,19 @@ class SubmitOptions:
         given = [name for name in _COUNT_ON if getattr(self, name) is not None]
         return [name for name in given if manager not in _COUNT_ON[name]]
 
+    def with_settings(self, conf: Mapping[str, str]) -> tuple[SubmitOptions, dict[str, str]]:
+        """Return the options with what settings say of the same, and the other settings.
+
+        spark-submit looks at no setting that an option says as well.
+        """
+        both = {
+            name: joined(getattr(self, name), conf.get(setting))
+            for name, setting in _AS_SETTINGS.items()
+        }
+        others = {key: conf[key] for key in conf if key not in _AS_SETTINGS.values()}
+        changed: dict[str, Any] = both
+        return replace(self, **changed), others
+
     def private(self) -> tuple[SubmitOptions, dict[str, str]]:
         """Return those without addresses that hold a password, and these as settings.
 
@@ -122,9 +146,9 @@ class SubmitOptions:
         """
         found = {name: getattr(self, name) for name in self._private()}
         for name in found:
-            if name not in AS_SETTINGS:
+            if name not in _AS_SETTINGS:
                 raise _readable_by_all(name)
-        settings = {AS_SETTINGS[name]: value for name, value in found.items()}
+        settings = {_AS_SETTINGS[name]: value for name, value in found.items()}
         without: dict[str, Any] = dict.fromkeys(found)
         return replace(self, **without), settings
 
@@ -137,11 +161,27 @@ class SubmitOptions:
         values = {name: getattr(self, name) for name in _WORDS}
         return [name for name, value in values.items() if value and redact(value) != value]
 
+    def of_driver_start(self) -> dict[str, Any]:
+        """Return those of the hook that count where a Java machine is started for a driver."""
+        return {name: getattr(self, name) for name in ("driver_memory", "driver_class_path")}
+
     def of_the_hook(self) -> dict[str, Any]:
         """Return those that ``SparkSubmitHook`` takes as they are."""
         own = {"conf", "deploy_mode", "application", "ship_engine", "driver_jar", "master_web"}
         names = [option.name for option in fields(self) if option.name not in own]
         return {name: getattr(self, name) for name in names}
+
+
+def joined(*parts: str | None) -> str | None:
+    """Return lists with commas as one; None: nothing is on any."""
+    return ",".join(part for part in parts if part) or None
+
+
+def _in_mebibytes(size: Any) -> Any:
+    """A size that has no unit, as Spark means it: what starts a driver would take it for bytes."""
+    is_number = isinstance(size, int) and not isinstance(size, bool)
+    bare = is_number or (isinstance(size, str) and size.strip().isdigit())
+    return f"{str(size).strip()}m" if bare else size
 
 
 def _readable_by_all(name: str) -> ConfigError:

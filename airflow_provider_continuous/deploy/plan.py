@@ -20,18 +20,22 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import engine
 from airflow_provider_continuous.deploy.cluster import Cluster, spark_home
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.driver_variables import PREFIXES
+from airflow_provider_continuous.deploy.options import SubmitOptions, joined
 from airflow_provider_continuous.deploy.private_files import (
     is_secret,
     write_keytab,
     write_properties,
 )
+from airflow_provider_continuous.deploy.sent_along import keep
 from airflow_provider_continuous.deploy.shipping import zip_modules, zip_package
+from airflow_provider_continuous.deploy.shown_settings import hiding, settings_in
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
 from airflow_provider_continuous.deploy.submission import Submission
 from engine.errors import ConfigError
@@ -50,7 +54,6 @@ _DO_NOT_WAIT = {
     "yarn": "spark.yarn.submit.waitAppCompletion",
     "kubernetes": "spark.kubernetes.submission.waitAppCompletion",
 }
-_DRIVER_VARIABLE = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def make_plan(
     document = dict(submission.document)
     conf = spark_conf(document.pop("conf", None), options.conf, marks=marks)
     code = _code(document, submission, cluster, options)
-    options = replace(options, py_files=_joined(*code, options.py_files))
+    options = replace(options, py_files=joined(*code, options.py_files))
     if cluster.ships_files:
         return _plan_with_files(document, conf, submission, cluster, options)
     return _plan_nested(document, conf, submission, cluster, options)
@@ -97,23 +100,28 @@ def _plan_with_files(
     options: SubmitOptions,
 ) -> Plan:
     spec_path = submission.write_specification(document)
-    private = {key: value for key, value in conf.items() if is_secret(key, value)}
     arguments, environment = (
         [*submission.run_options, str(spec_path)],
         cluster.environment(submission),
     )
+    variables = {}
     if cluster.deploy_mode == "cluster":
         conf[_DO_NOT_WAIT[cluster.manager]] = "false"
-        prefix = _DRIVER_VARIABLE[cluster.manager]
-        private |= {f"{prefix}.{name}": value for name, value in submission.variables.items()}
-        options = replace(options, files=_joined(str(spec_path), options.files))
+        prefix = PREFIXES[cluster.manager]
+        variables = {f"{prefix}{name}": value for name, value in submission.variables.items()}
+        options = replace(options, files=joined(str(spec_path), options.files))
         arguments = [spec_path.name]
+    options, conf = options.with_settings(conf)
     options, addresses = options.private()
-    private |= addresses
+    private = {key: value for key, value in conf.items() if is_secret(key, value)}
+    private |= {**variables, **addresses}
+    program = cluster.find_binary(submission.python)
+    if private:
+        private |= hiding(private, conf, options.properties_file, program, environment)
     properties = write_properties(private, submission, options.properties_file) if private else None
     keytab = None
     if cluster.keytab:
-        keytab = str(write_keytab(cluster.keytab, submission.log_dir))
+        keytab = keep(submission, partial(write_keytab, cluster.keytab))
     command = cluster.command(
         options.application or str(APPLICATION),
         **{
@@ -129,7 +137,7 @@ def _plan_with_files(
     if properties and not options.properties_file:
         command.insert(1, "--load-spark-defaults")  # which any properties file would hide
     private_files = (properties,) if properties else ()
-    return Plan([cluster.find_binary(submission.python), *command[1:]], environment, private_files)
+    return Plan([program, *command[1:]], environment, private_files)
 
 
 def _plan_nested(
@@ -139,6 +147,14 @@ def _plan_nested(
     cluster: Cluster,
     options: SubmitOptions,
 ) -> Plan:
+    if cluster.keytab:
+        raise ConfigError(
+            f"The connection {cluster.conn_id!r} has a keytab, and {cluster.master} is a "
+            "standalone cluster: no driver there logs in by one.",
+            hint="Leave the keytab out, and log in on the workers, as the user whose processes "
+            "they start.",
+        )
+    options, conf = options.with_settings(conf)
     options.refuse_private()
     private = {key: value for key, value in conf.items() if is_secret(key, value)}
     spec = json.dumps({**document, "conf": private})  # ASCII: Java may have no locale
@@ -156,10 +172,10 @@ def _plan_nested(
         options.driver_jar or _any_jar(),
         java_class=_NESTED,
         conf={
-            **{key: value for key, value in public.items() if key.startswith("spark.driver.")},
+            **_of_driver_start({**_in_file(options), **public}),
             _DO_NOT_WAIT["standalone"]: "false",
         },
-        driver_memory=options.driver_memory,
+        **options.of_driver_start(),
         deploy_mode="cluster",
         name=name,
         application_args=inner[1:],
@@ -167,6 +183,24 @@ def _plan_nested(
     refuse_long({**submission.variables, SPECIFICATION: spec})
     environment = {**cluster.environment(submission), SPECIFICATION: spec}
     return Plan([cluster.find_binary(submission.python), *outer[1:]], environment)
+
+
+def _of_driver_start(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings that count where the driver's Java machine is started, whose command line has them:
+    none with a secret."""
+    starts = {key: value for key, value in conf.items() if key.startswith("spark.driver.")}
+    return {key: value for key, value in starts.items() if not is_secret(key, value)}
+
+
+def _in_file(options: SubmitOptions) -> dict[str, str]:
+    path = options.properties_file
+    if path and not Path(path).is_file():
+        logger.warning(
+            "spark_submit.properties_file: %s is not on this machine, so what it says of the "
+            "driver's memory and of its class path has no effect",
+            path,
+        )
+    return settings_in(Path(path)) if path else {}
 
 
 def refuse_long(variables: Mapping[str, str]) -> None:
@@ -198,9 +232,9 @@ def _code(
                 "or use client mode.",
             )
         return []
-    shelf = submission.log_dir / "code"
-    shipped = [zip_package(_ENGINE, shelf)] if options.ship_engine else []
-    return [str(path) for path in (*shipped, *(zip_modules(folder, shelf) for folder in folders))]
+    zips = [partial(zip_package, _ENGINE)] if options.ship_engine else []
+    zips += [partial(zip_modules, folder) for folder in folders]
+    return [keep(submission, make) for make in zips]
 
 
 def _any_jar() -> str:
@@ -212,7 +246,3 @@ def _any_jar() -> str:
             hint="Give spark_submit.driver_jar: any jar at the same place on every worker.",
         )
     return str(jars[0])
-
-
-def _joined(*parts: str | None) -> str | None:
-    return ",".join(part for part in parts if part) or None

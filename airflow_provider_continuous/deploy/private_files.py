@@ -11,6 +11,7 @@ from pathlib import Path
 
 from airflow_provider_continuous.deploy.driver_variables import as_it_arrives
 from airflow_provider_continuous.deploy.half_written import whole
+from airflow_provider_continuous.deploy.java_properties import written
 from airflow_provider_continuous.deploy.submission import PROPERTIES_SUFFIX, Submission
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
@@ -30,7 +31,7 @@ def write_properties(
     :raises ConfigError: the other file cannot be read.
     """
     arrive = {key: as_it_arrives(key, private[key], submission.variables) for key in private}
-    lines = [f"{_escaped(key)}={_escaped(value)}" for key, value in arrive.items()]
+    lines = [written(arrive)]
     if properties_file:
         try:
             lines.insert(0, Path(properties_file).read_text(encoding="utf-8"))
@@ -58,15 +59,3 @@ def write_keytab(keytab: str, folder: Path) -> Path:
                 file.write(content)
             Path(made).replace(path)
     return path
-
-
-def _escaped(text: str) -> str:
-    """Text as Java reads it from properties: its own syntax and all blanks are escaped."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = (int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2))
-    return "".join(
-        chr(code)
-        if code < 128 and (chr(code).isalnum() or chr(code) in "._-/")
-        else f"\\u{code:04x}"
-        for code in codes
-    )

@@ -87,6 +87,10 @@ class ClusterMode(SparkSubmit):
         self._manager = manager
         self.name = cluster.manager
 
+    def check(self) -> None:
+        """Warn of what will keep a driver from being found."""
+        self._manager.check()
+
     def find(self, handle: Handle) -> Handle:
         """Find the driver's id, in what spark-submit has written or by the submission's name."""
         handle = processes.find(handle)

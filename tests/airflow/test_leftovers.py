@@ -12,10 +12,14 @@ import pytest
 from airflow.sdk import DAG, task
 
 from airflow_provider_continuous.deploy import leftovers
+from airflow_provider_continuous.deploy.cluster import Cluster
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.leftovers import KEPT, YOUNG_S, code_folder, tag_of, tidy
 from airflow_provider_continuous.deploy.notes import Notes
+from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.plan import make_plan
 from airflow_provider_continuous.deploy.standbys import STANDBYS
+from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
@@ -114,6 +118,50 @@ def test_what_was_compiled_goes_with_its_module(checkpoint: Checkpoint, folder: 
     left = {each.name.partition(".")[0] for each in compiled.iterdir()}
     assert left == {each.stem for each in code.glob("*.py")}
     assert len(left) == KEPT
+
+
+def test_what_was_sent_along_goes_with_the_last_log_that_needs_it(
+    checkpoint: Checkpoint, folder: Path
+) -> None:
+    """A zip is shared, between queries too; a submission that has no log yet is young."""
+    url, another = checkpoint.url, "/data/another/orders"
+    logs = [log(folder, url, number) for number in range(MANY)]
+    stems = [each.stem for each in (*logs, log(folder, another, 0))]
+    names = {
+        "of-one.zip": [stems[0]],
+        "of-two.zip": [stems[0], stems[6]],
+        "of-others.zip": [stems[0], stems[-1]],
+        "of-a-run.keytab": [stems[1]],
+        "of-no-log.zip": [stems[0].replace("T0000", "T2359")],
+    }
+    for name, needed in names.items():
+        old(folder / "sent" / name, 99)
+        for stem in needed:
+            old(folder / "sent" / f"{name}.for" / stem, 99)
+    old(folder / "sent" / "young.zip.for" / f"{stems[0]}9", 99).touch()
+    old(folder / "sent" / "young.zip", 99)
+    assert Notes(checkpoint.storage).take(Handle("client", "continuous-1", 0, log=str(logs[1])))
+
+    assert tidy(folder, url, checkpoint.storage) == (4 + 2, 30)
+
+    left = {each.name for each in (folder / "sent").iterdir() if each.is_file()}
+    assert left == {"of-two.zip", "of-others.zip", "of-a-run.keytab", "young.zip"}
+
+
+def test_what_is_sent_along_is_noted(
+    spec: dict[str, Any], connection: Callable[..., None], tmp_path: Path
+) -> None:
+    said = {"deploy-mode": "cluster", "keytab": "a2V5dGFi", "principal": "streams@REALM"}
+    connection("a_cluster", "spark", host="yarn", extra=said)
+    options, submission = SubmitOptions(), Submission(spec, tmp_path / "logs", tag="5a3c9e01")
+
+    make_plan(submission, Cluster.find("a_cluster", options), options)
+
+    sent = [each for each in (tmp_path / "logs" / "sent").iterdir() if each.is_file()]
+    assert {each.suffix for each in sent} == {".zip", ".keytab"}
+    for file in sent:
+        (note,) = file.with_name(f"{file.name}.for").iterdir()
+        assert f"{note.name}.log" == submission.path(".log").name
 
 
 def test_what_is_young_stays(checkpoint: Checkpoint, folder: Path) -> None:

@@ -186,8 +186,17 @@ def test_another_namespace_is_another_cluster(
         ({"deploy_mode": "moon"}, "deploy_mode is 'moon'"),
         ({"conf": "a=b"}, "no mapping"),
         ({"ship_engine": "false"}, "ship_engine is 'false'"),
+        ({"yarn_queue": 7}, "(?s)yarn_queue is 7.*text"),
+        ({"driver_memory": True}, "(?s)driver_memory is True.*text"),
     ],
 )
 def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         SubmitOptions.read(given)
+
+
+def test_a_size_without_a_unit_is_in_mebibytes() -> None:
+    """As Spark has it, though it starts a driver of client mode with -Xmx4096: bytes."""
+    options = SubmitOptions.read({"driver_memory": 4096, "executor_memory": "2048"})
+
+    assert (options.driver_memory, options.executor_memory) == ("4096m", "2048m")

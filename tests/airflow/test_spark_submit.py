@@ -61,7 +61,7 @@ def plan(
 
 def expected(submission: Submission, plan: Plan, template: str) -> list[str]:
     """The words of a template, with the paths of the submission's files."""
-    (engine,) = (submission.log_dir / "code").glob("engine-*.zip") if "ENGINE" in template else "-"
+    (engine,) = (submission.log_dir / "sent").glob("engine-*.zip") if "ENGINE" in template else "-"
     paths = {
         "SUBMIT": plan.command[0],
         "SPEC": str(submission.path(".spec.json")),
@@ -211,7 +211,8 @@ def test_no_secret_on_the_command_line_or_in_readable_files(
     if manager == "yarn":
         written = Path(made.command[made.command.index("--keytab") + 1])
         assert written.read_text() == SECRET
-        assert written.parent == submission.log_dir
+        assert written.parent == submission.log_dir / "sent"
+        assert stat.S_IMODE(written.stat().st_mode) == 0o600
         assert made.command[made.command.index("--principal") + 1] == "streams@REALM"
 
 
@@ -344,21 +345,6 @@ def test_without_secrets_there_is_no_properties_file(
     assert made.private_files == ()
     assert "--properties-file" not in made.command
     assert "--load-spark-defaults" not in made.command
-
-
-def test_a_properties_file_is_read_with_the_secrets(
-    monkeypatch: pytest.MonkeyPatch, submission: Submission, tmp_path: Path
-) -> None:
-    own = tmp_path / "own.properties"
-    own.write_text("spark.b=1")
-
-    made = plan(monkeypatch, submission, "yarn", "client", properties_file=str(own))
-
-    assert "--load-spark-defaults" not in made.command
-    assert submission.path(".properties").read_text().splitlines() == [
-        "spark.b=1",
-        f"spark.hadoop.fs.s3a.secret.key={SECRET}",
-    ]
 
 
 def test_folders_of_code_are_sent_along(

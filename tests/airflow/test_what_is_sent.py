@@ -67,6 +67,42 @@ def test_what_the_query_sends_along_by_a_setting(
 
 
 @pytest.mark.parametrize(
+    ("setting", "option", "given"),
+    [
+        ("spark.submit.pyFiles", "--py-files", {}),
+        ("spark.files", "--files", {}),
+        ("spark.jars", "--jars", {"jars": "a.jar"}),
+    ],
+)
+def test_an_address_with_a_password_that_a_setting_says(
+    setting: str,
+    option: str,
+    given: dict[str, Any],
+    spec: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is written into a file, and the option that would hide it there goes with it."""
+    said = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
+    spec["conf"] = {setting: "https://reader:correct-horse@packages.example/thing"}
+    options, submission = SubmitOptions.read(given), Submission(spec, tmp_path / "logs")
+
+    command = make_plan(submission, Cluster.find("a_cluster", options), options).command
+
+    assert option not in command
+    assert "correct-horse" not in " ".join(command)
+    (line,) = [
+        line
+        for line in submission.path(".properties").read_text().splitlines()
+        if line.startswith(f"{setting}=")
+    ]
+    first, last = line.encode().decode("unicode_escape").removeprefix(f"{setting}=").split(",")
+    assert Path(first).suffix in (".zip", ".json", ".jar")
+    assert last == "https://reader:correct-horse@packages.example/thing"
+
+
+@pytest.mark.parametrize(
     ("manager", "goes"), [("kubernetes", True), ("yarn", False), ("standalone", False)]
 )
 def test_spark_submit_may_use_the_workers_credentials_where_it_tells_the_driver_none(

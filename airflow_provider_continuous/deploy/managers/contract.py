@@ -33,6 +33,9 @@ class Manager(ABC):
     id_is_proof = True
     """Whether there is, or was, a driver once :meth:`find` tells its id."""
 
+    def check(self) -> None:  # noqa: B027
+        """Warn of what will keep a driver from being found."""
+
     def marks(self, handle: Handle) -> Mapping[str, str]:
         """Return settings that make the driver known by the submission's name."""
         return {}

@@ -7,8 +7,11 @@ Asked by the client that the Spark provider uses, with its configuration (the pr
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
@@ -17,6 +20,8 @@ from airflow_provider_continuous.deploy.managers.contract import (
     WORDS_BYTES_MAX,
     Manager,
 )
+
+logger = logging.getLogger(__name__)
 
 LABEL = "continuous-checkpoint"
 POD_NAME = "spark.kubernetes.driver.pod.name"
@@ -36,12 +41,19 @@ class Kubernetes(Manager):
     """One namespace of a cluster.
 
     :param client: Kubernetes' client, ``CoreV1Api``; None: nothing can be asked.
+    :param master: the cluster that spark-submit is told, ``k8s://...``; empty: the client's own.
     """
 
     id_is_proof = False
 
-    def __init__(self, namespace: str, client: Any) -> None:
-        self._namespace, self._client = namespace, client
+    def __init__(self, namespace: str, client: Any, master: str = "") -> None:
+        self._namespace, self._client, self._master = namespace, client, master
+
+    def check(self) -> None:
+        """Warn if Airflow's client leads elsewhere than spark-submit is told."""
+        elsewhere = self._elsewhere()
+        if elsewhere:
+            logger.warning("Pods are looked for %s", elsewhere)
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
         """The pod's namespace, its name and its label."""
@@ -67,7 +79,7 @@ class Kubernetes(Manager):
         except Exception as error:  # of a package that need not be installed
             answer = getattr(error, "status", None)
             if answer == 404:
-                why = f"there is no pod {driver_id}"
+                why = _joined(f"there is no pod {driver_id}", self._elsewhere())
                 return DriverStatus(DriverState.ENDED, why, seen=False)
             why = f"pod {driver_id}: {type(error).__name__} {answer or ''}".rstrip()
             return DriverStatus(DriverState.UNKNOWN, why, seen=answer not in REFUSES)
@@ -116,6 +128,19 @@ class Kubernetes(Manager):
             return "" if pod is None else _waits_for(pod)
         return str(text)[-WORDS_BYTES_MAX:]
 
+    def _elsewhere(self) -> str | None:
+        """What tells that another cluster may be asked than has the pods. One cluster may have
+        several names, and addresses that no name tells."""
+        if self._client is None or not self._master:
+            return None
+        host, master = str(self._client.api_client.configuration.host), self._master
+        if not _addresses(host).isdisjoint(_addresses(master)):
+            return None
+        return (
+            f"at {host}, and spark-submit is told {master}. If that is another cluster, no driver "
+            "is found: see [kubernetes_executor] config_file, cluster_context and in_cluster"
+        )
+
     def _own_pod(self, driver_id: str, handle: Handle) -> Any:
         if self._client is None:
             return None
@@ -123,6 +148,19 @@ class Kubernetes(Manager):
             driver_id, self._namespace, _request_timeout=ANSWER_S
         )
         return pod if (pod.metadata.labels or {}).get(LABEL) == handle.label else None
+
+
+def _addresses(url: str) -> set[tuple[str, int]]:
+    """The name of an API server and what it stands for, with its port. Spark takes HTTPS for one
+    that says nothing."""
+    url = url.removeprefix("k8s://")
+    parts = urlsplit(url if "://" in url else f"https://{url}")
+    host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
+    try:
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host, port)}
+    except OSError:
+        found = set()
+    return {(each, port) for each in (host, *found)}
 
 
 def _end_of_driver(pod: Any) -> Any:

@@ -2,13 +2,15 @@
 name, and so found again by it.
 
 The address is that of the Spark provider: ``yarn_resourcemanager_webapp_address`` in the extra of
-the Spark connection. Kerberos is not spoken: such a manager answers 401, and a driver is UNKNOWN.
+the Spark connection, several with commas. Kerberos is not spoken: such a manager answers 401, and a
+driver is UNKNOWN.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.managers.contract import (
@@ -39,15 +41,16 @@ _STATES = {
 
 
 class Yarn(Manager):
-    """A ResourceManager.
+    """A ResourceManager, or several of which one is active.
 
-    :param address: of its web page; None: nothing can be asked.
+    :param address: of their web pages, with commas; None: nothing can be asked.
     """
 
     id_is_proof = False  # spark-submit tells it before it uploads what the application needs
 
     def __init__(self, address: str | None) -> None:
-        self._apps = f"{web_address(address)}/ws/v1/cluster/apps" if address else None
+        given = (address or "").split(",")
+        self._apps = [f"{web_address(each)}/ws/v1/cluster/apps" for each in given if each.strip()]
 
     def marks(self, handle: Handle) -> Mapping[str, str]:
         """A tag."""
@@ -56,10 +59,10 @@ class Yarn(Manager):
     def find(self, handle: Handle) -> str | None:
         """Look in what spark-submit has written, then ask for the tag."""
         found = said(handle, _ID)
-        if found is not None or self._apps is None:
+        if found is not None or not self._apps:
             return found
         try:
-            told = ask(f"{self._apps}?applicationTags={handle.name}")
+            told = self._told(f"?applicationTags={handle.name}")
         except ManagerError:
             return None
         apps = (told.get("apps") or {}).get("app") or []
@@ -67,11 +70,11 @@ class Yarn(Manager):
 
     def status(self, driver_id: str) -> DriverStatus:
         """Ask for the application."""
-        if self._apps is None:
+        if not self._apps:
             why = "the Spark connection has no yarn_resourcemanager_webapp_address"
             return DriverStatus(DriverState.UNKNOWN, f"{driver_id}: {why}", seen=False)
         try:
-            app = ask(f"{self._apps}/{driver_id}").get("app") or {}
+            app = self._told(f"/{driver_id}").get("app") or {}
         except ManagerError as error:
             if error.status == 404:
                 why = f"YARN does not know {driver_id}"
@@ -86,10 +89,10 @@ class Yarn(Manager):
 
     def kill(self, driver_id: str, handle: Handle) -> bool:
         """Ask for its end."""
-        if self._apps is None or not _ID.fullmatch(driver_id):
+        if not self._apps or not _ID.fullmatch(driver_id):
             return False
         try:
-            ask(f"{self._apps}/{driver_id}/state", put={"state": "KILLED"})
+            self._told(f"/{driver_id}/state", put={"state": "KILLED"})
         except ManagerError:
             return False
         return True
@@ -99,10 +102,10 @@ class Yarn(Manager):
 
         Source: ``NMWebServices`` of Hadoop 3; it puts lines around what the file has.
         """
-        if self._apps is None:
+        if not self._apps:
             return ""
         try:
-            app = ask(f"{self._apps}/{driver_id}").get("app") or {}
+            app = self._told(f"/{driver_id}").get("app") or {}
             where = _LOGS.match(str(app.get("amContainerLogs")))
             if where is None:
                 return ""
@@ -111,6 +114,21 @@ class Yarn(Manager):
             return both_ends(lambda stream: _end_of(f"{logs}/{stream}"))
         except ManagerError:
             return ""
+
+    def _told(self, of: str, *, put: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the active one says: one that stands by sends on, one that is down says nothing.
+
+        :raises ManagerError: it refuses, or none answers.
+        """
+        problems = []
+        for apps in self._apps:
+            try:
+                return ask(f"{apps}{of}", put=put)
+            except ManagerError as error:
+                if error.status is not None and error.status < 500:
+                    raise
+                problems.append(str(error))
+        raise ManagerError("; ".join(problems))
 
 
 def _end_of(log: str) -> str:

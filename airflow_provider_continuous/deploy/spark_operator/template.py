@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
+from airflow_provider_continuous.deploy.driver_variables import PREFIXES
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE, POD_NAME
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import SPECIFICATION, refuse_long
@@ -177,7 +178,7 @@ def _private(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _holds_one(key: str, value: str) -> bool:
-    holds = key.startswith("spark.kubernetes.driverEnv.") or key.endswith(".oauthToken")
+    holds = key.startswith(PREFIXES["kubernetes"]) or key.endswith(".oauthToken")
     return holds or is_secret("spark.kubernetes", value)
 
 
