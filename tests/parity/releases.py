@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Final
 
 import engine.expressions
+import engine.plan
 
 PATH: Final = Path(__file__).with_suffix(".json")
 
 
 def code() -> int:
-    """Another number whenever the code of expressions has changed, and the same for all who have
-    the same."""
-    folder = Path(engine.expressions.__file__).parent
-    files = sorted(path for path in folder.rglob("*.py"))
+    """Another number whenever the code of expressions, or what makes them of Spark's plans, has
+    changed, and the same for all who have the same."""
+    folders = (Path(engine.expressions.__file__).parent, Path(engine.plan.__file__).parent)
+    files = (path for folder in folders for path in sorted(folder.rglob("*.py")))
     return zlib.crc32(b"".join(path.read_bytes() for path in files))
 
 
