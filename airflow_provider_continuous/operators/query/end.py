@@ -138,14 +138,10 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         :raises AirflowFailException: this DAG run has no part in it.
         """
         usage = users(context, location, self.storage_conn_id)
-        # Not the other way round: of two who leave at once each would leave it to the other.
-        own = usage.leave()
-        try:
-            others = () if self.force or not is_on else usage.others()
-        except BaseException:
-            if own:  # else a retry would be refused
-                usage.enter()
-            raise
+        if self.force or not is_on:
+            usage.leave()
+            return ()
+        own, others = usage.leave_to_others()
         if others and not own:
             raise AirflowFailException(
                 f"The query of {location} is used by {'; '.join(others)}. Wait for the end of that "
