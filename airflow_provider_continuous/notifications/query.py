@@ -51,7 +51,7 @@ class ContinuousQueryNotifier(BaseNotifier):
         host has none, and its password behind it; with a login, both are used to log in instead.
     :param notifiers: other notifiers, which send the text: their templates can use
         ``{{ query_text }}`` and ``{{ query_status.state }}``.
-    :param ask: ask the query to ``drain`` or ``stop``, by the rule of the operators that do: a query
+    :param ask: ask the query to ``drain`` or ``stop``, by the rule of the operators of these: one
         that other DAG runs use is left to them, and so is one of which that cannot be told, as of
         Airflow's DAG processor, which calls back for tasks whose worker has died. The text says it.
     :param force: with ``ask``: whoever uses it.
@@ -131,7 +131,7 @@ class ContinuousQueryNotifier(BaseNotifier):
         status, storage = hook.status(), hook.checkpoint.storage
         # A standby takes over from a run that is lost, unless that was asked to end.
         is_awaited = status.state is QueryState.LOST and is_followed(storage)
-        if not status.state.is_active and not is_awaited:
+        if not hook.may_go_on(status) and not is_awaited:
             return ""
         usage = Users(storage, *_dag_run(context))
         if self.force:
