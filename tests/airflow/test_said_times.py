@@ -99,9 +99,7 @@ def test_restarts_are_a_number(restarts: Any) -> None:
 
 
 def test_who_watches_for_longer_than_he_waits_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="watch_for is 60 s, and timeout, which is"
-    ):
+    with pytest.raises(ValueError, match="watch_for is 60 s, and timeout, which is"):
         QueryHealthSensor(task_id="t", checkpoint_location="/c", watch_for=60, timeout=60)
 
 
