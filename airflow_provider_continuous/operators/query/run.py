@@ -77,7 +77,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         which takes over when the first one dies: within a second or two on the same machine, when
         the lease is over on another one. The task goes on with it, and starts the next standby.
         Both end when the query is drained or stopped. Not with drivers on a cluster.
-    :param timeout: how long a start, and the drain or stop at the end, may take.
+    :param timeout: how long a start, that of a standby, too, and the drain or stop at the end, may
+        take.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
         successful, or deletes it: ``drain``, ``stop`` or ``detach`` (nothing). A cleared task and
         a worker that shuts down never end a query: the next attempt adopts it.
@@ -192,12 +193,12 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         if not self.standby:
             return None
         hook, by = self._query_hook(), str(TaskIdentity.of(context["ti"]))
-        return keep_standby(hook, self._document(hook), by, self.log)
+        return keep_standby(hook, self._document(hook), by, self.timeout, self.log)
 
     def _next_run(self, context: Context, location: str, event: Event) -> str:
         """Return the run that has taken over, or that is started for one that has died."""
         if event["outcome"] == "alone":
-            self.log.warning("The standby of run %s is gone", event["run_id"])
+            self.log.warning("No standby of run %s waits", event["run_id"])
             return str(event["run_id"])
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
