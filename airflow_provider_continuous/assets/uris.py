@@ -63,7 +63,8 @@ def query_asset(
     :param poll_interval_s: seconds between two looks at the checkpoint.
     :param extra: the asset's own.
     :raises ConfigError: ``query`` is neither a location nor a name.
-    :raises ValueError: epochs and periods are to be watched, or a time is none.
+    :raises ValueError: epochs and periods are to be watched, or neither from ``from_epoch`` on, or
+        a time is none.
     """
     uri = asset_uri(query)
     watchers = []
@@ -101,6 +102,8 @@ def query_asset(
             asset_name=name or uri,
         )
         watchers.append(AssetWatcher(name=f"epochs of {name or uri}", trigger=trigger))
+    elif from_epoch is not None:
+        raise ValueError("from_epoch is of events of epochs: give every, or at_most_every_s.")
     return Asset(name=name or uri, uri=uri, group=SCHEME, extra=extra or {}, watchers=watchers)
 
 

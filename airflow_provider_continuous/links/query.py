@@ -16,6 +16,8 @@ from airflow.sdk.execution_time.xcom import XCom
 from airflow_provider_continuous.compat import conf
 from airflow_provider_continuous.connections.location import of_connection
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.tasks.query_note import KEY
 from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 PAGES = "/continuous"
 """Where the plugin's pages are, below Airflow's own address."""
+
+PATIENCE_S = 3.0
+"""No button is worth more: Airflow asks for them before it calls back that the task has ended."""
 
 
 class QueryPageLink(BaseOperatorLink):
@@ -61,10 +66,10 @@ class SparkUiLink(BaseOperatorLink):
             return ""
         try:
             hook = CheckpointHook(location, getattr(operator, "storage_conn_id", None))
-            status = hook.checkpoint.look().status
+            look = POOL.within(place_of(location), lambda: hook.checkpoint.look(), PATIENCE_S)
         except ContinuousError:
             return ""  # the task itself tells what is wrong with its checkpoint
-        return spark_ui(status) or ""
+        return spark_ui(look.status) or ""
 
 
 PAGE_LINKS = (QueryPageLink(), CheckpointLink())

@@ -136,6 +136,11 @@ def test_periods_have_whole_seconds(every: Any) -> None:
         query_asset("orders", complete_every=every)
 
 
+def test_a_first_epoch_of_no_events_is_refused() -> None:
+    with pytest.raises(ValueError, match="from_epoch is of events of epochs: give every"):
+        query_asset("orders", from_epoch=5)
+
+
 @pytest.mark.parametrize("name", ["at_most_every_s", "poll_interval_s"])
 @pytest.mark.parametrize("value", [-1, "60"])
 def test_events_have_times(name: str, value: Any) -> None:
