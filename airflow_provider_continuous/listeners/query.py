@@ -27,10 +27,10 @@ def on_task_instance_failed(
     if not any(each.__module__.startswith("airflow_provider_continuous.") for each in classes):
         return
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-    from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
     from airflow_provider_continuous.observing.places import place_of
     from airflow_provider_continuous.observing.pool import POOL
+    from airflow_provider_continuous.tasks.query_note import location_of
     from airflow_provider_continuous.view.overview import look_at
     from engine.redaction.logs import redact
 

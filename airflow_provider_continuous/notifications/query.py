@@ -12,9 +12,10 @@ from airflow.sdk import BaseHook, BaseNotifier
 
 from airflow_provider_continuous.deploy.standbys import is_followed
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.links.query import location_of, query_page
+from airflow_provider_continuous.links.query import query_page
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
 from engine.checkpoint.query_state import QueryState
