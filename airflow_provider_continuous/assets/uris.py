@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from airflow.sdk import Asset, AssetWatcher
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
+from airflow_provider_continuous.tasks.arguments import duration
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset as OpenLineageDataset
@@ -62,7 +63,8 @@ def query_asset(
     :param poll_interval_s: seconds between two looks at the checkpoint.
     :param extra: the asset's own.
     :raises ConfigError: ``query`` is neither a location nor a name.
-    :raises ValueError: epochs and periods are to be watched.
+    :raises ValueError: epochs and periods are to be watched, or neither from ``from_epoch`` on, or
+        a time is none.
     """
     uri = asset_uri(query)
     watchers = []
@@ -74,11 +76,14 @@ def query_asset(
                 "complete_every makes events of periods: leave every, at_most_every_s and "
                 "from_epoch out, or make another asset of them."
             )
+        period_s = duration("complete_every", complete_every, minimum=1)
+        if not period_s.is_integer():
+            raise ValueError(f"complete_every is {complete_every!r}; it has whole seconds.")
         from airflow_provider_continuous.triggers.periods import PeriodEventTrigger
 
         complete = PeriodEventTrigger(
             query,
-            period_s=int(complete_every.total_seconds()),
+            period_s=int(period_s),
             storage_conn_id=storage_conn_id,
             poll_interval_s=poll_interval_s,
             asset_name=name or uri,
@@ -97,6 +102,8 @@ def query_asset(
             asset_name=name or uri,
         )
         watchers.append(AssetWatcher(name=f"epochs of {name or uri}", trigger=trigger))
+    elif from_epoch is not None:
+        raise ValueError("from_epoch is of events of epochs: give every, or at_most_every_s.")
     return Asset(name=name or uri, uri=uri, group=SCHEME, extra=extra or {}, watchers=watchers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -15,6 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus, QueryLook
 from engine.checkpoint.copies import CopyReport, copy_checkpoint
 from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.inspection import LAST_DEFAULT, Inspection, inspect_checkpoint
+from engine.checkpoint.lease import read_holder
 from engine.checkpoint.pins import Pin
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import PruneReport, prune
@@ -23,6 +25,10 @@ from engine.checkpoint.silence import Silence
 from engine.checkpoint.watermark import committed_watermark
 from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
 from engine.sinks.reopen import recorded_sink
+
+LOST_AFTER_S = 60.0
+"""A query that says nothing for so long is over for those who wait for what it does. One whose
+machine was suspended, or whose storage was away, comes back and goes on if nobody replaced it."""
 
 
 class CheckpointHook(BaseHook):
@@ -83,6 +89,18 @@ class CheckpointHook(BaseHook):
             return status
         told = self._silence.state()
         return status if told is None else replace(status, state=told)
+
+    def may_go_on(self, status: CheckpointStatus) -> bool:
+        """Tell whether a run may still do something: it is active, or LOST for no longer than a
+        pause takes, unless its process is known to be dead: that of this machine is."""
+        if status.state is not QueryState.LOST:
+            return status.state.is_active
+        if is_over(status):
+            return False
+        holder = read_holder(self.checkpoint.storage)
+        if holder is None or holder.run_id != status.run_id:
+            return False  # another one has taken over
+        return holder.process.is_running() is not False
 
     @cached_property
     def _silence(self) -> Silence:
@@ -238,3 +256,10 @@ def matching_checkpoints(
     location = CheckpointLocation.parse(pattern, storage_conn_id)
     found = find_checkpoints(location.url, location.storage_options())
     return [CheckpointHook(each, location.conn_id) for each in found]
+
+
+def is_over(status: CheckpointStatus) -> bool:
+    """Tell whether a query has ended, or is LOST for longer than a pause would take."""
+    if status.state is QueryState.LOST and status.heartbeat_at_ms is not None:
+        return time.time() - status.heartbeat_at_ms / 1000 >= LOST_AFTER_S
+    return status.state.is_over

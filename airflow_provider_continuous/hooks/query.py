@@ -307,6 +307,10 @@ class ContinuousQueryHook(BaseHook):
         status = self.status(checkpoint_location)
         return status if status.state.is_active else None
 
+    def may_go_on(self, checkpoint_location: str, status: CheckpointStatus) -> bool:
+        """As :meth:`CheckpointHook.may_go_on`."""
+        return self._checkpoint(checkpoint_location).may_go_on(status)
+
     def is_ending(self, checkpoint_location: str, running: CheckpointStatus) -> bool:
         """Tell whether a run drains, or was asked to end and has not begun to."""
         requests = self._checkpoint(checkpoint_location).checkpoint.requests

@@ -6,17 +6,16 @@ that has nowhere to lead is empty, and Airflow shows no button.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.execution_time.xcom import XCom
 
 from airflow_provider_continuous.compat import conf
-from airflow_provider_continuous.connections.location import of_connection
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.tasks.query_note import KEY
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 
 PAGES = "/continuous"
 """Where the plugin's pages are, below Airflow's own address."""
+
+PATIENCE_S = 3.0
+"""No button is worth more: Airflow asks for them before it calls back that the task has ended."""
 
 
 class QueryPageLink(BaseOperatorLink):
@@ -61,10 +63,10 @@ class SparkUiLink(BaseOperatorLink):
             return ""
         try:
             hook = CheckpointHook(location, getattr(operator, "storage_conn_id", None))
-            status = hook.checkpoint.look().status
+            look = POOL.within(place_of(location), lambda: hook.checkpoint.look(), PATIENCE_S)
         except ContinuousError:
             return ""  # the task itself tells what is wrong with its checkpoint
-        return spark_ui(status) or ""
+        return spark_ui(look.status) or ""
 
 
 PAGE_LINKS = (QueryPageLink(), CheckpointLink())
@@ -80,30 +82,3 @@ def query_page(location: str | None) -> str:
         return ""
     base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
     return f"{base}{PAGES}/query?at={quote(location, safe='')}"
-
-
-def location_of(operator: object, ti_key: object = None) -> str | None:
-    """Return where a task's query has its checkpoint, None if that cannot be told yet.
-
-    :param ti_key: of its task instance, or that itself: looks into what the task has told as well.
-        Only so a query is found whose specification is a file, or that lives below a root.
-    """
-    location = getattr(operator, "checkpoint_location", None)
-    spec: Any = getattr(operator, "spec", None)
-    if not location and isinstance(spec, Mapping):
-        location = spec.get("checkpoint_location")
-    if not location and ti_key is not None:
-        location = _told(ti_key)
-    many = location is not None and "*" in str(location)  # no page shows those of a pattern
-    if not location or many:
-        return None
-    return of_connection(str(location), getattr(operator, "continuous_conn_id", None))
-
-
-def _told(ti_key: Any) -> str | None:
-    """What a task has told before it started its query or, if it did not, has returned."""
-    for name in (KEY, "return_value"):
-        told = XCom.get_value(ti_key=ti_key, key=name)
-        if isinstance(told, Mapping) and told.get("checkpoint_location"):
-            return str(told["checkpoint_location"])
-    return None

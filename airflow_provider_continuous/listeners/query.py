@@ -23,13 +23,14 @@ def on_task_instance_failed(
 ) -> None:
     """Log the state of the failed task's query. Never raises: the task has failed already."""
     task = getattr(task_instance, "task", None)
-    if not type(task).__module__.startswith("airflow_provider_continuous."):
+    classes = type(task).__mro__  # that of a DAG may be derived from one of ours
+    if not any(each.__module__.startswith("airflow_provider_continuous.") for each in classes):
         return
     from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-    from airflow_provider_continuous.links.query import location_of
     from airflow_provider_continuous.notifications.query import describe
     from airflow_provider_continuous.observing.places import place_of
     from airflow_provider_continuous.observing.pool import POOL
+    from airflow_provider_continuous.tasks.query_note import location_of
     from airflow_provider_continuous.view.overview import look_at
     from engine.redaction.logs import redact
 

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import httpx
 from airflow.sdk import BaseHook, BaseNotifier
 
+from airflow_provider_continuous.deploy.standbys import is_followed
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.links.query import location_of, query_page
+from airflow_provider_continuous.links.query import query_page
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.tasks.query_note import location_of
+from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.requests import RequestKind
 from engine.errors import ConfigError, ContinuousError
+from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,7 +52,10 @@ class ContinuousQueryNotifier(BaseNotifier):
         host has none, and its password behind it; with a login, both are used to log in instead.
     :param notifiers: other notifiers, which send the text: their templates can use
         ``{{ query_text }}`` and ``{{ query_status.state }}``.
-    :param ask: ask the query to ``drain`` or ``stop``.
+    :param ask: ask the query to ``drain`` or ``stop``, by the rule of the operators of these: one
+        that other DAG runs use is left to them, and so is one of which that cannot be told, as of
+        Airflow's DAG processor, which calls back for tasks whose worker has died. The text says it.
+    :param force: with ``ask``: whoever uses it.
     """
 
     template_fields: Sequence[str] = (
@@ -65,17 +74,21 @@ class ContinuousQueryNotifier(BaseNotifier):
         webhook_conn_id: str | None = None,
         notifiers: Sequence[BaseNotifier] = (),
         ask: Literal["drain", "stop"] | None = None,
+        force: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if ask not in (None, "drain", "stop"):
             raise ValueError(f"ask is {ask!r}; it is drain, stop or None.")
+        if force and ask is None:
+            raise ValueError("force is for a notifier that asks: say ask='drain' or 'stop'.")
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
         self.message = message
         self.webhook_conn_id = webhook_conn_id
         self.notifiers = notifiers
         self.ask = ask
+        self.force = force
 
     def notify(self, context: Context) -> None:
         """Look at the query once, and tell everybody.
@@ -110,16 +123,39 @@ class ContinuousQueryNotifier(BaseNotifier):
             location, self.storage_conn_id or getattr(task, "storage_conn_id", None)
         )
 
-    def _seen(self, hook: CheckpointHook, context: Context) -> QueryOverview:
-        """Ask the query to end, if that is wanted, and look at it."""
-        checkpoint = hook.checkpoint
-        if self.ask is not None:
-            checkpoint.requests.ask(self.ask, by=f"Airflow callback of {_caller(context)}")
-        return look_at(checkpoint, hook.location.text)
+    def _seen(self, hook: CheckpointHook, context: Context) -> tuple[str, QueryOverview]:
+        """Ask the query to end, if that is wanted, and look at it; tell what came of the asking."""
+        asked = "" if self.ask is None else self._ask(self.ask, hook, context)
+        return asked, look_at(hook.checkpoint, hook.location.text)
 
-    def _tell(self, context: Context, overview: QueryOverview) -> None:
+    def _ask(self, ask: RequestKind, hook: CheckpointHook, context: Context) -> str:
+        status, storage = hook.status(), hook.checkpoint.storage
+        # A standby takes over from a run that is lost, unless that was asked to end.
+        is_awaited = status.state is QueryState.LOST and is_followed(storage)
+        if not hook.may_go_on(status) and not is_awaited:
+            return ""
+        usage = Users(storage, *_dag_run(context))
+        if self.force:
+            usage.leave()
+        else:
+            try:
+                _, others = usage.leave_to_others()
+            except ContinuousError:
+                raise
+            except Exception as error:  # of Airflow, whichever of its processes this is
+                why = f"who else uses it cannot be told from here ({redact(str(error))})"
+                return f"It was not asked to {ask}: {why}."
+            if others:
+                return f"It was not asked to {ask}: it is used by {'; '.join(others)}."
+        by = f"Airflow callback of {_caller(context)}"
+        hook.checkpoint.requests.ask(ask, by=by, run_id=status.run_id)
+        return f"It was asked to {ask}."
+
+    def _tell(self, context: Context, seen: tuple[str, QueryOverview]) -> None:
+        asked, overview = seen
         location = overview.location
-        text = "\n".join(filter(None, (self.message, describe(overview), query_page(location))))
+        lines = self.message, describe(overview), asked, query_page(location)
+        text = "\n".join(filter(None, lines))
         self.log.info("%s", text)
         status = overview.to_dict()
         for notifier in self.notifiers:
@@ -173,6 +209,14 @@ def post(connection: Connection, body: Mapping[str, Any]) -> None:
             f"The webhook of the connection {connection.conn_id!r} {problem}.",
             hint="Try its URL by hand; what was to be told is in this log.",
         ) from None
+
+
+def _dag_run(context: Context) -> tuple[str, str]:
+    """Return DAG and run of this callback; empty text if it has none, as others have then."""
+    told: Any = context.get("ti") or context.get("dag_run")
+    if isinstance(told, Mapping):  # of a deadline
+        return str(told["dag_id"]), str(told["dag_run_id"])
+    return ("", "") if told is None else (str(told.dag_id), str(told.run_id))
 
 
 def _caller(context: Context) -> str:

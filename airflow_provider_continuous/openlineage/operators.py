@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_provider_continuous.connections.document import with_connections
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.links.query import location_of
 from airflow_provider_continuous.openlineage.datasets import Lineage, lineage_of, recorded
+from airflow_provider_continuous.tasks.query_note import location_of
 from engine.errors import ConfigError
 
 

@@ -23,6 +23,7 @@ from airflow_provider_continuous.triggers.poller import Event
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 AWAY_POKE_S = 5.0
 """A storage that is away is looked at so often by a sensor that reschedules."""
@@ -85,6 +86,19 @@ class CheckpointSensor(BaseSensorOperator):
             deferrable = mode is None and not of_worker and by_default()
         self.deferrable = deferrable
         self._starts_from_trigger = start_from_trigger
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """As that of every operator.
+
+        :raises ValueError: Airflow would not start the trigger: a worker began the wait.
+        """
+        if kwargs.get("start_from_trigger"):
+            raise ValueError(
+                f"{kwargs.get('task_id')}: Airflow starts no triggers of mapped tasks. Leave "
+                "start_from_trigger out: the tasks wait in the triggerer after some seconds."
+            )
+        return super().partial(**kwargs)
 
     def execute(self, context: Context) -> Any:
         """Wait, here or in the triggerer."""

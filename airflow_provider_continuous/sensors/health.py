@@ -13,7 +13,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.arguments import duration, optional_duration
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -80,13 +80,18 @@ class QueryHealthSensor(CheckpointSensor):
             )
         if (lag_max is None) != (source is None):
             raise ValueError(f"{self.task_id}: lag_max and source belong together.")
-        self.stalled_after = stalled_after
-        self.latency_max = latency_max
+        self.stalled_after = duration(f"{self.task_id}: stalled_after", stalled_after)
+        self.latency_max = optional_duration(f"{self.task_id}: latency_max", latency_max)
         self.lag_max = lag_max
         self.source = source
         self.fail_on = tuple(str(state) for state in fail_on)
-        self.unhealthy_for = unhealthy_for
-        self.watch_for = watch_for
+        self.unhealthy_for = optional_duration(f"{self.task_id}: unhealthy_for", unhealthy_for)
+        self.watch_for = optional_duration(f"{self.task_id}: watch_for", watch_for)
+        if self.watch_for is not None and self.watch_for >= self.timeout:
+            raise ValueError(
+                f"{self.task_id}: watch_for is {self.watch_for:g} s, and timeout, which is to be "
+                f"longer, {self.timeout:g} s."
+            )
         self.begin()
 
     def own_trigger(self) -> QueryHealthTrigger:
@@ -109,7 +114,7 @@ class QueryHealthSensor(CheckpointSensor):
             memory.remember("health_at_first_look", first)
         return self._trigger_from(
             first["epoch"],
-            watch_until=None if self.watch_for is None else first["at"] + seconds(self.watch_for),
+            watch_until=None if self.watch_for is None else first["at"] + self.watch_for,
             unhealthy_since=memory.recall("unhealthy_since") or None,
         )
 
@@ -132,12 +137,12 @@ class QueryHealthSensor(CheckpointSensor):
         return QueryHealthTrigger(
             str(self.checkpoint_location),
             from_epoch=epoch,
-            stalled_after_s=seconds(self.stalled_after),
-            latency_max_s=None if self.latency_max is None else seconds(self.latency_max),
+            stalled_after_s=self.stalled_after,
+            latency_max_s=self.latency_max,
             lag_max=self.lag_max,
             source=self.source,
             fail_on=self.fail_on,
-            unhealthy_for_s=None if self.unhealthy_for is None else seconds(self.unhealthy_for),
+            unhealthy_for_s=self.unhealthy_for,
             **noted,
             **self.waiting,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -79,6 +80,26 @@ def iso_time(milliseconds: int) -> str:
 def seconds(value: timedelta | float) -> float:
     """Return a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def duration(name: str, value: object, minimum: float = 0.0) -> float:
+    """Return a duration that a DAG says, in seconds; for the constructors of operators.
+
+    :param name: with the task's id, for the error.
+    :raises ValueError: it is neither a timedelta nor a finite number, or less than ``minimum``.
+    """
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not is_number or not minimum <= number < math.inf:  # type: ignore[operator]
+        raise ValueError(
+            f"{name} is {value!r}; it is a timedelta, or a number of seconds from {minimum:g}."
+        )
+    return float(number)  # type: ignore[arg-type]
+
+
+def optional_duration(name: str, value: object, minimum: float = 0.0) -> float | None:
+    """As :func:`duration`, of what may be None."""
+    return None if value is None else duration(name, value, minimum)
 
 
 def per_source(

@@ -226,7 +226,7 @@ class QueryOfTask(EndsWithTask):
         if status.run_id == self._run_id:
             # A standby does not take over from a run that was asked to end.
             lost = status.state is QueryState.LOST
-            asked = status.state.is_active or (lost and is_followed(storage))
+            asked = self._hook.may_go_on(status) or (lost and is_followed(storage))
             return self._run_id if asked else None
         standby = standby_that_runs(storage, status) if status.state.is_active else None
         own = standby is not None and standby.by == str(self._task)

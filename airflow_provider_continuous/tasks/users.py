@@ -57,6 +57,20 @@ class Users:
             self._storage.delete(name)
         return noted
 
+    def leave_to_others(self) -> tuple[bool, Sequence[str]]:
+        """Leave; return whether this DAG run was noted, and the :meth:`others`.
+
+        Where these cannot be told it has not left: who asks again would have no part in the query.
+        """
+        # Not the other way round: of two who leave at once each would leave it to the other.
+        own = self.leave()
+        try:
+            return own, self.others()
+        except BaseException:
+            if own:
+                self.enter()
+            raise
+
     def others(self) -> Sequence[str]:
         """Return the other DAG runs that use the query, for people.
 

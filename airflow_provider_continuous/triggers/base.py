@@ -28,9 +28,9 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import LAST_LOOK_S, LOOK_MAX_S, POOL
 from airflow_provider_continuous.observing.publishing import publish_soon
-from airflow_provider_continuous.triggers.poller import Event, OneLook, wait_for_event
+from airflow_provider_continuous.tasks.arguments import duration
+from airflow_provider_continuous.triggers.poller import LOOK_GAP_S, Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.summary import Summary
 from engine.errors import ContinuousError
 
@@ -43,10 +43,6 @@ own timeout fails the task without asking it."""
 
 TELLING_MAX_S = 3.0
 """A worker, which may end at any moment, waits so long at most for what is told of the query."""
-
-LOST_AFTER_S = 60.0
-"""A query that says nothing for so long is over for those who wait for what it does. One whose
-machine was suspended, or whose storage was away, comes back and goes on if nobody replaced it."""
 
 
 class CheckpointTrigger(BaseTrigger):
@@ -73,7 +69,7 @@ class CheckpointTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
-        self.poll_interval_s = poll_interval_s
+        self.poll_interval_s = duration("poll_interval_s", poll_interval_s)
         self.deadline = deadline
         self.not_before = not_before
         self.timeout_after: datetime | None = (
@@ -109,6 +105,10 @@ class CheckpointTrigger(BaseTrigger):
                 return status
         whole: CheckpointStatus = self.hook.status()
         return whole
+
+    def run_is_over(self, status: CheckpointStatus) -> bool:
+        """Tell whether a run has ended, or is LOST and surely does not come back."""
+        return status.state.is_over and not self.hook.may_go_on(status)
 
     def summary(self) -> Summary | None:
         """Return what the look of one read tells of the last epoch; None: read what is needed."""
@@ -275,14 +275,7 @@ class CheckpointTrigger(BaseTrigger):
         return math.inf if self.deadline is None else self.deadline - time.time()
 
     def _pause_s(self) -> float:
-        return max(0.0, min(self.poll_interval_s, self.deadline_in_s))
-
-
-def is_over(status: CheckpointStatus) -> bool:
-    """Tell whether a query has ended, or is LOST for longer than a pause would take."""
-    if status.state is QueryState.LOST and status.heartbeat_at_ms is not None:
-        return time.time() - status.heartbeat_at_ms / 1000 >= LOST_AFTER_S
-    return status.state.is_over
+        return max(0.0, min(max(self.poll_interval_s, LOOK_GAP_S), self.deadline_in_s))
 
 
 def status_event(outcome: str, status: CheckpointStatus) -> Event:

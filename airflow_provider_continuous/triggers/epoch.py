@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_continuous.hooks.checkpoint import is_over
 from airflow_provider_continuous.tasks.arguments import whole_number
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
 
 

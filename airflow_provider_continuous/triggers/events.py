@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.tasks.arguments import duration
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.history import EpochCursor, EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger, Told
@@ -43,7 +44,7 @@ class EpochEventTrigger(CheckpointEventTrigger):
         if every < 1:
             raise ValueError(f"every is {every}; it is a whole number from 1.")
         self.every = every
-        self.at_most_every_s = at_most_every_s
+        self.at_most_every_s = duration("at_most_every_s", at_most_every_s)
         self.from_epoch = from_epoch
 
     def arguments(self) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from airflow_provider_continuous.hooks.checkpoint import is_over
 from airflow_provider_continuous.observing.source_ends import SourceEnds
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over
+from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.latency import last_latencies
 from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus

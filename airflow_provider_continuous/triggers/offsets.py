@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
+from airflow_provider_continuous.hooks.checkpoint import is_over
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
 from engine.errors import ConfigError
 from engine.sources.offset_order import check_order, reached

@@ -56,8 +56,8 @@ class PeriodEventTrigger(CheckpointEventTrigger):
         **watching: Any,
     ) -> None:
         super().__init__(checkpoint_location, **watching)
-        if period_s < 1:
-            raise ValueError(f"period_s is {period_s}; it is a whole number from 1.")
+        if type(period_s) is not int or period_s < 1:
+            raise ValueError(f"period_s is {period_s!r}; it is a whole number from 1.")
         if from_time is not None:
             instant("from_time", from_time)
         self.period_s = period_s

@@ -24,7 +24,7 @@ class QueryRunningTrigger(KillableTrigger):
         status = self.status()
         if status.state in (QueryState.RUNNING, QueryState.STOPPED):
             return status_event("running", status)
-        return status_event("ended", status) if status.state.is_over else None
+        return status_event("ended", status) if self.run_is_over(status) else None
 
 
 class StartedEpochTrigger(KillableTrigger, EpochCommittedTrigger):
@@ -56,7 +56,7 @@ class QueryRescaledTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.status()
-        if status.run_id != self.run_id or status.state.is_over:
+        if status.run_id != self.run_id or self.run_is_over(status):
             return status_event("ended", status)
         is_other = status.generation is not None and status.generation > self.generation
         if is_other and status.state is QueryState.RUNNING:
@@ -83,6 +83,6 @@ class QueryEndedTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.status()
-        if status.run_id == self.run_id and not status.state.is_over:
+        if status.run_id == self.run_id and not self.run_is_over(status):
             return None
         return status_event("ended", status)

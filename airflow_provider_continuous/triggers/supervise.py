@@ -154,7 +154,7 @@ class HealthyEpochsTrigger(KillableTrigger):
         good = status.state in (QueryState.RUNNING, QueryState.STOPPED)
         if enough and good and self._is_fast(status) and self._is_near(status):
             return status_event("healthy", status)
-        return status_event("ended", status) if status.state.is_over else None
+        return status_event("ended", status) if self.run_is_over(status) else None
 
     @cached_property
     def _ends(self) -> SourceEnds:

@@ -26,6 +26,7 @@ from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.errors import is_final
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.tasks.arguments import duration
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
@@ -134,7 +135,7 @@ class CheckpointEventTrigger(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.checkpoint_location = str(checkpoint_location)
         self.storage_conn_id = storage_conn_id
-        self.poll_interval_s = poll_interval_s
+        self.poll_interval_s = duration("poll_interval_s", poll_interval_s)
         self.asset_name = asset_name
 
     @abstractmethod

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_continuous.hooks.checkpoint import is_over
 from airflow_provider_continuous.tasks.arguments import instant, iso_time
-from airflow_provider_continuous.triggers.base import CheckpointTrigger, is_over, status_event
+from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
 
 

@@ -23,6 +23,9 @@ from airflow_provider_continuous.compat import (
 from airflow_provider_continuous.errors import QueryEndedError
 from airflow_provider_continuous.operators.query import StopContinuousQueryOperator
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.sensors.health import QueryHealthSensor
+from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
+from airflow_provider_continuous.sensors.watermark import WatermarkSensor
 from airflow_provider_continuous.triggers import base
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
@@ -375,6 +378,28 @@ def test_what_cannot_begin_in_the_triggerer(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         sensor(start_from_trigger=True, **arguments)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [EpochCommittedSensor, OffsetsCommittedSensor, WatermarkSensor, QueryHealthSensor],
+)
+def test_a_mapped_sensor_does_not_begin_in_the_triggerer(operator: Any) -> None:
+    """Airflow would warn, and have a worker begin the wait."""
+    with pytest.raises(ValueError, match="mapped: Airflow starts no triggers of mapped tasks"):
+        operator.partial(task_id="mapped", start_from_trigger=True)
+
+
+def test_a_mapped_sensor_is_one() -> None:
+    with DAG("of_mapped_tasks", schedule=None):
+        mapped = EpochCommittedSensor.partial(task_id="mapped", epoch=1, timeout=7).expand(
+            checkpoint_location=["/a", "/b"]
+        )
+
+    task = mapped.unmap({"checkpoint_location": "/b"})
+    assert isinstance(task, EpochCommittedSensor)
+    assert (task.checkpoint_location, task.epoch, task.timeout) == ("/b", 1, 7)
+    assert (task.deferrable, task.start_from_trigger) == (True, False)
 
 
 @pytest.mark.parametrize("field", ["epoch", "storage_conn_id"])

@@ -17,10 +17,13 @@ import pytest
 
 from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.links import query as links
+from airflow_provider_continuous.links.query import SparkUiLink
 from airflow_provider_continuous.notifications.query import ContinuousQueryNotifier
 from airflow_provider_continuous.observing import pool, publishing
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.observing.source_ends import SourceEnds
+from airflow_provider_continuous.operators.query import StopContinuousQueryOperator
 from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
 from airflow_provider_continuous.triggers import base, poller
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
@@ -205,6 +208,22 @@ def test_an_event_trigger_bears_it(dead: list[DeadMount], monkeypatch: pytest.Mo
 
     monkeypatch.setattr(pool.LookPool.soon, "__defaults__", (0.05, None))
     asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
+
+
+def test_a_button_keeps_no_worker(dead: list[DeadMount], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow asks for them before it calls back, and tells listeners, of the task's end."""
+    monkeypatch.setattr(links, "PATIENCE_S", 0.05, raising=False)
+    task = StopContinuousQueryOperator(task_id="t", checkpoint_location=dead[0].location)
+    found = list[str]()
+
+    def asks() -> None:
+        found.append(SparkUiLink().get_link(task, ti_key=None))  # type: ignore[arg-type]
+
+    asking = threading.Thread(target=asks, daemon=True)
+    asking.start()
+    asking.join(20)
+
+    assert found == [""]
 
 
 def asks_in_a_callback(dead: DeadMount) -> None:

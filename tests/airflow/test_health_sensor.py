@@ -179,7 +179,7 @@ def test_a_watch_goes_on_while_all_is_well(
     live.hold()
     live.commit(0)
 
-    trigger = deferred(sensor(watch_for=3600, unhealthy_for=3600), context)
+    trigger = deferred(sensor(watch_for=3600, unhealthy_for=3600, timeout=7200), context)
 
     assert trigger.observe() is None
     age(live, 0, 100)

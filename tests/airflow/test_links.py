@@ -13,13 +13,13 @@ from airflow_provider_continuous.links.query import (
     CheckpointLink,
     QueryPageLink,
     SparkUiLink,
-    location_of,
 )
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     StartContinuousQueryOperator,
     StopContinuousQueryOperator,
 )
+from airflow_provider_continuous.tasks.query_note import location_of
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 

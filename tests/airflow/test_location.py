@@ -15,9 +15,9 @@ from airflow_provider_continuous.compat import RELEASE
 from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
-from airflow_provider_continuous.links.query import location_of
 from airflow_provider_continuous.operators.query import StopContinuousQueryOperator
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease

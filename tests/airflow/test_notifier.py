@@ -165,6 +165,21 @@ def test_a_failed_task_logs_how_its_query_is(
     assert "is FAILED, last committed epoch 2" in caplog.text
 
 
+class OurDrain(DrainContinuousQueryOperator):
+    """A class of a DAG's own."""
+
+
+def test_a_failed_task_of_a_class_of_a_dags_own_is_one(
+    failed: LiveCheckpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = OurDrain(task_id="t", checkpoint_location=failed.location)
+
+    with caplog.at_level(logging.INFO):
+        on_task_instance_failed(None, SimpleNamespace(task=task), None)  # type: ignore[arg-type]
+
+    assert "is FAILED, last committed epoch 2" in caplog.text
+
+
 def test_a_failed_task_knows_the_query_of_its_file(
     of_a_file: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

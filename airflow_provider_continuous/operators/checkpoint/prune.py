@@ -12,7 +12,12 @@ from airflow_provider_continuous.deploy.submission import log_folders
 from airflow_provider_continuous.errors import final_errors, is_final
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import given, optional_number
+from airflow_provider_continuous.tasks.arguments import (
+    duration,
+    given,
+    optional_duration,
+    optional_number,
+)
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import CheckpointError, ConfigError, ContinuousError
@@ -81,12 +86,14 @@ class PruneCheckpointOperator(CheckpointOperator):
         if sink_path is not None and not (compact_sink or remove_orphans):
             raise ValueError(f"{self.task_id}: sink_path is for compact_sink or remove_orphans.")
         self.keep_epochs = keep_epochs
-        self.keep_for = keep_for
+        self.keep_for = optional_duration(f"{self.task_id}: keep_for", keep_for)
         self.keep_bytes = keep_bytes
         self._given = given(keep_epochs=keep_epochs, keep_bytes=keep_bytes)
         self.compact_sink = compact_sink
         self.remove_orphans = remove_orphans
-        self.orphans_older_than = orphans_older_than
+        self.orphans_older_than = duration(
+            f"{self.task_id}: orphans_older_than", orphans_older_than
+        )
         self.sink_path = sink_path
         self.prune_dry_run = dry_run
 

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
-from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.arguments import duration
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -39,15 +39,15 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
         checkpoint_location: str,
         timeout: timedelta | float = 600.0,
         storage_conn_id: str | None = None,
-        poll_interval: float = 1.0,
+        poll_interval: timedelta | float = 1.0,
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.checkpoint_location = checkpoint_location
-        self.timeout = timeout
+        self.timeout = duration(f"{self.task_id}: timeout", timeout)
         self.storage_conn_id = storage_conn_id
-        self.poll_interval = poll_interval
+        self.poll_interval = duration(f"{self.task_id}: poll_interval", poll_interval)
         self.deferrable = by_default() if deferrable is None else deferrable
 
     def _waiting(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
         return {
             "storage_conn_id": self.storage_conn_id,
             "poll_interval_s": self.poll_interval,
-            "deadline": time.time() + seconds(self.timeout),
+            "deadline": time.time() + self.timeout,
         }
 
     def _await(self, trigger: CheckpointTrigger) -> Event:

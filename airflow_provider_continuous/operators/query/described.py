@@ -17,7 +17,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.reconcile import OnChanged, check_on_changed
-from airflow_provider_continuous.tasks.arguments import seconds
+from airflow_provider_continuous.tasks.arguments import duration
 from airflow_provider_continuous.tasks.killing import KillAction, check_action
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -66,7 +66,7 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         environment: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
         spark_submit: Mapping[str, Any] | None = None,
-        poll_interval: float = 1.0,
+        poll_interval: timedelta | float = 1.0,
         deferrable: bool | None = None,
         on_kill_action: KillAction = "detach",
         on_changed: OnChanged = "refuse",
@@ -80,7 +80,7 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         self.query = query
         self.checkpoint_location = checkpoint_location
         self.query_name = query_name
-        self.timeout = timeout
+        self.timeout = duration(f"{self.task_id}: timeout", timeout)
         self.continuous_conn_id = continuous_conn_id
         self.storage_conn_id = storage_conn_id
         self.source_connection = source_connection
@@ -89,7 +89,7 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         self.environment = environment
         self.secrets = secrets
         self.spark_submit = spark_submit
-        self.poll_interval = poll_interval
+        self.poll_interval = duration(f"{self.task_id}: poll_interval", poll_interval)
         self.deferrable = by_default() if deferrable is None else deferrable
         self.on_kill_action = check_action(on_kill_action)
         self._given_deadline: float | None = None
@@ -170,4 +170,4 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         """Return when to give up what begins now; what was begun before a wait in the triggerer
         has the deadline of then."""
         given, self._given_deadline = self._given_deadline, None
-        return time.time() + seconds(self.timeout) if given is None else given
+        return time.time() + self.timeout if given is None else given

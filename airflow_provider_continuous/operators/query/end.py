@@ -85,8 +85,8 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                 return self._of_another_run(context, found)
             # A standby takes over from a run that is lost, unless that was asked to end.
             is_awaited = status.state is QueryState.LOST and hook.is_followed(location)
-            is_active = status.state.is_active and not hook.is_ending(location, status)
-            is_on = is_awaited or is_active
+            may_go_on = hook.may_go_on(location, status)
+            is_on = is_awaited or (may_go_on and not hook.is_ending(location, status))
             others = self._others(context, location, is_on or submitted is not None)
             if others:
                 self.log.info("Left running: it is used by %s", "; ".join(others))
@@ -97,8 +97,9 @@ class EndContinuousQueryOperator(QueryAskingOperator):
                 status = hook.status(location)  # it may have come to run meanwhile
                 if status.state is QueryState.UNKNOWN:
                     return {**result(context, location, found), "state": status.state.value}
+                may_go_on = hook.may_go_on(location, status)
             ask = hook.drain if self._ask == "drain" else hook.stop
-            if status.state.is_active or is_awaited:
+            if may_go_on or is_awaited:
                 ask(location, by=asker(context), run_id=status.run_id)
             if is_awaited:
                 now = hook.status(location)
@@ -138,14 +139,10 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         :raises AirflowFailException: this DAG run has no part in it.
         """
         usage = users(context, location, self.storage_conn_id)
-        # Not the other way round: of two who leave at once each would leave it to the other.
-        own = usage.leave()
-        try:
-            others = () if self.force or not is_on else usage.others()
-        except BaseException:
-            if own:  # else a retry would be refused
-                usage.enter()
-            raise
+        if self.force or not is_on:
+            usage.leave()
+            return ()
+        own, others = usage.leave_to_others()
         if others and not own:
             raise AirflowFailException(
                 f"The query of {location} is used by {'; '.join(others)}. Wait for the end of that "

@@ -15,7 +15,13 @@ from airflow_provider_continuous.operators.query.standby import end_standby, kee
 from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
-from airflow_provider_continuous.tasks.arguments import given, instant, optional_number, seconds
+from airflow_provider_continuous.tasks.arguments import (
+    duration,
+    given,
+    instant,
+    optional_duration,
+    optional_number,
+)
 from airflow_provider_continuous.tasks.killing import KillAction, TaskIdentity
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.tasks.restarts import ProcessRestarts
@@ -60,8 +66,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
     :param until_epoch: an epoch, until it has committed (templated).
     :param at_end: what to do with the query then: ``drain`` it, ``stop`` it, or ``detach``.
     :param restarts: how often a dead query is started again; None: always.
-    :param restart_delay: the pause before that, seconds; doubles with each restart.
-    :param restart_delay_max: the longest pause, seconds.
+    :param restart_delay: the pause before that, a timedelta or seconds; doubles with each restart.
+    :param restart_delay_max: the longest pause, a timedelta or seconds.
     :param restart_reset_after: a query that has run for so many seconds since its last restart
         starts counting anew.
     :param takeover_grace: for how many seconds a query that somebody has drained or stopped may
@@ -71,7 +77,8 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         which takes over when the first one dies: within a second or two on the same machine, when
         the lease is over on another one. The task goes on with it, and starts the next standby.
         Both end when the query is drained or stopped. Not with drivers on a cluster.
-    :param timeout: how long a start, and the drain or stop at the end, may take.
+    :param timeout: how long a start, that of a standby, too, and the drain or stop at the end, may
+        take.
     :param on_kill_action: what to ask of the query when somebody marks this task failed or
         successful, or deletes it: ``drain``, ``stop`` or ``detach`` (nothing). A cleared task and
         a worker that shuts down never end a query: the next attempt adopts it.
@@ -91,9 +98,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         until_epoch: int | str | None = None,
         at_end: AtEnd = "drain",
         restarts: int | None = 3,
-        restart_delay: float = 5.0,
-        restart_delay_max: float = 300.0,
-        restart_reset_after: float = 3600.0,
+        restart_delay: timedelta | float = 5.0,
+        restart_delay_max: timedelta | float = 300.0,
+        restart_reset_after: timedelta | float = 3600.0,
         takeover_grace: timedelta | float = 60.0,
         standby: bool = False,
         on_kill_action: KillAction = "drain",
@@ -102,16 +109,22 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         super().__init__(on_kill_action=on_kill_action, **kwargs)
         if at_end not in get_args(AtEnd):
             raise ValueError(f"{self.task_id}: at_end is {at_end!r}; it is drain, stop or detach.")
-        self.run_for = run_for
+        self.run_for = optional_duration(f"{self.task_id}: run_for", run_for)
         self.until = until
         self.until_epoch = until_epoch
         self._given = given(until=until, until_epoch=until_epoch)
         self.at_end = at_end
+        if restarts is not None and (type(restarts) is not int or restarts < 0):
+            raise ValueError(
+                f"{self.task_id}: restarts is {restarts!r}; it is a whole number, or None."
+            )
         self.restarts = restarts
-        self.restart_delay = restart_delay
-        self.restart_delay_max = restart_delay_max
-        self.restart_reset_after = restart_reset_after
-        self.takeover_grace = takeover_grace
+        self.restart_delay = duration(f"{self.task_id}: restart_delay", restart_delay)
+        self.restart_delay_max = duration(f"{self.task_id}: restart_delay_max", restart_delay_max)
+        self.restart_reset_after = duration(
+            f"{self.task_id}: restart_reset_after", restart_reset_after
+        )
+        self.takeover_grace = duration(f"{self.task_id}: takeover_grace", takeover_grace)
         if not isinstance(standby, bool):
             raise ValueError(f"{self.task_id}: standby is {standby!r}; it is True or False.")
         self.standby = standby
@@ -169,7 +182,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 location,
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
-                takeover_grace_s=seconds(self.takeover_grace),
+                takeover_grace_s=self.takeover_grace,
                 standby_due=self._stand_by(context),
                 **self._watching(context, location, run_id, self._end_at(context)),
             )
@@ -180,12 +193,12 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         if not self.standby:
             return None
         hook, by = self._query_hook(), str(TaskIdentity.of(context["ti"]))
-        return keep_standby(hook, self._document(hook), by, self.log)
+        return keep_standby(hook, self._document(hook), by, self.timeout, self.log)
 
     def _next_run(self, context: Context, location: str, event: Event) -> str:
         """Return the run that has taken over, or that is started for one that has died."""
         if event["outcome"] == "alone":
-            self.log.warning("The standby of run %s is gone", event["run_id"])
+            self.log.warning("No standby of run %s waits", event["run_id"])
             return str(event["run_id"])
         if event["outcome"] == "replaced":
             self.log.info("Adopted run %s, which has taken over", event["run_id"])
@@ -251,7 +264,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             if self.standby:
                 end_standby(self._query_hook(), location, self.log)
                 status = hook.status(location)  # it may just have taken over
-            if status.state.is_active:
+            if hook.may_go_on(location, status):
                 ask = hook.drain if self.at_end == "drain" else hook.stop
                 ask(location, by=asker(context), run_id=status.run_id)
             trigger = QueryEndedTrigger(
@@ -290,5 +303,5 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             if began is None:
                 began = time.time()
                 memory.remember("began", began)
-            ends.append(began + seconds(self.run_for))
+            ends.append(began + self.run_for)
         return min(ends, default=None)

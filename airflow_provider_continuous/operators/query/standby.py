@@ -20,10 +20,12 @@ _LOOK_S: Final = 0.05
 
 
 def keep_standby(
-    hook: ContinuousQueryHook, document: Mapping[str, Any], by: str, log: Any
+    hook: ContinuousQueryHook, document: Mapping[str, Any], by: str, timeout_s: float, log: Any
 ) -> float | None:
     """Start a standby for the run that holds the checkpoint, unless it has one. What keeps it from
     starting is logged: the query runs all the same.
+
+    One that is on its way for longer than ``timeout_s`` hangs: it is ended, and another one starts.
 
     :param document: what the standby would run.
     :param by: who starts it.
@@ -43,6 +45,8 @@ def keep_standby(
                         status.run_id, why)  # fmt: skip
             return None
         submitted = hook.stand_by(document, by)
+        if submitted is not None and _hung(hook, submitted, timeout_s, log):
+            submitted = hook.stand_by(document, by)
         if submitted is not None:
             _wait_until_read(submitted)
     except (ContinuousError, OSError) as error:  # a machine without room for a second driver
@@ -58,6 +62,22 @@ def end_standby(hook: ContinuousQueryHook, location: str, log: Any) -> None:
             log.info("The standby is not to be reached from here: it ends with the query")
     except ContinuousError as error:
         log.warning("It cannot be told whether there is a standby: %s", error)
+
+
+def _hung(hook: ContinuousQueryHook, submitted: SubmittedQuery, timeout_s: float, log: Any) -> bool:
+    """End a standby that is late; tell whether it has ended."""
+    handle, location = submitted.handle, submitted.checkpoint_location
+    if handle.age_s <= timeout_s or submitted.runs(hook.status(location)):
+        return False
+    late = (
+        f"The standby of {location}, process {handle.pid} on {handle.host}, log {handle.log}, does "
+        f"not wait {handle.age_s:.0f} s after its start"
+    )
+    if not submitted.end():
+        log.warning("%s, and could not be ended from here: end it by hand", late)
+        return False
+    log.warning("%s: it was ended, and another one follows", late)
+    return True
 
 
 def _wait_until_read(submitted: SubmittedQuery) -> None:

@@ -20,7 +20,7 @@ from airflow_provider_continuous.operators.query.going_back import (
 )
 from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.tasks.arguments import per_source, seconds, whole_number
+from airflow_provider_continuous.tasks.arguments import duration, per_source, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -114,7 +114,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             raise ValueError(f"{self.task_id}: lag_max and source belong together.")
         self.lag_max = lag_max
         self.source = source
-        self.watch_timeout = watch_timeout
+        self.watch_timeout = duration(f"{self.task_id}: watch_timeout", watch_timeout)
         self.on_rollback = on_rollback
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             trigger = QueryEndedTrigger(
                 location, str(status.run_id), **self._waiting(self._deadline())
             )
-            if status.state.is_active:
+            if hook.may_go_on(location, status):
                 hook.drain(location, by=asker(context), run_id=status.run_id)
         return self.drained(context, self._wait(trigger, "drained"))
 
@@ -167,7 +167,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         if event["outcome"] == "error":
             problem = str(event["error"])
         elif event["outcome"] == "timeout":
-            problem = f"{event['wanted']} did not come within {seconds(self.watch_timeout):g} s"
+            problem = f"{event['wanted']} did not come within {self.watch_timeout:g} s"
         else:
             expect(event, "ended")
             problem = str(
@@ -241,9 +241,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             commit_max_ms=self.commit_max_ms,
             lag_max=self.lag_max,
             sources=per_source(self.source),
-            **self._watching(
-                context, location, str(run.run_id), time.time() + seconds(self.watch_timeout)
-            ),
+            **self._watching(context, location, str(run.run_id), time.time() + self.watch_timeout),
         )
         return self.watched(context, self._wait(trigger, "watched"))
 

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
-from airflow_provider_continuous.tasks.arguments import seconds, whole_number
+from airflow_provider_continuous.tasks.arguments import duration, optional_duration, whole_number
 from engine.base.extras import needs_engine
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class MaintainTableOperator(BaseOperator):
         self.compact = compact
         self.expire = expire
         self.vacuum = vacuum
-        self.retain = retain
-        self.rewindable = rewindable
+        self.retain = optional_duration(f"{self.task_id}: retain", retain)
+        self.rewindable = duration(f"{self.task_id}: rewindable", rewindable)
         self.file_bytes = file_bytes
         self.maintain_dry_run = dry_run
         self.storage_conn_id = storage_conn_id
@@ -101,8 +101,8 @@ class MaintainTableOperator(BaseOperator):
                 compact=self.compact,
                 expire=self.expire,
                 vacuum=self.vacuum,
-                retain_s=None if self.retain is None else seconds(self.retain),
-                rewindable_s=seconds(self.rewindable),
+                retain_s=self.retain,
+                rewindable_s=self.rewindable,
                 pinned=pinned_epochs(checkpoints),
                 file_bytes=None
                 if self.file_bytes is None

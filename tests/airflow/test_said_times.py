@@ -1,0 +1,148 @@
+"""What a DAG says of time, and what is none: refused as the DAG is read, by its name."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_continuous.assets.uris import query_asset
+from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
+from airflow_provider_continuous.operators.query import (
+    DrainContinuousQueryOperator,
+    RescaleContinuousQueryOperator,
+    RestartContinuousQueryOperator,
+    RunContinuousQueryOperator,
+    StartContinuousQueryOperator,
+    StopContinuousQueryOperator,
+    UpgradeContinuousQueryOperator,
+)
+from airflow_provider_continuous.operators.table import MaintainTableOperator
+from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
+from airflow_provider_continuous.sensors.health import QueryHealthSensor
+from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
+from tests.airflow.live_checkpoint import LiveCheckpoint
+
+_ASKING = {"checkpoint_location": "/c"}
+_STARTING = {"spec": "query.yaml"}
+_PRUNE = {"checkpoint_location": "/c", "keep_epochs": 1}
+STARTS = [
+    StartContinuousQueryOperator,
+    RestartContinuousQueryOperator,
+    RunContinuousQueryOperator,
+    UpgradeContinuousQueryOperator,
+]
+ASKS: list[tuple[Any, dict[str, Any]]] = [
+    (DrainContinuousQueryOperator, _ASKING),
+    (StopContinuousQueryOperator, _ASKING),
+    (RescaleContinuousQueryOperator, {**_ASKING, "reducers": 2}),
+]
+TIMES: list[tuple[Any, dict[str, Any], str]] = [
+    *((each, _STARTING, name) for each in STARTS for name in ("timeout", "poll_interval")),
+    *((each, given, name) for each, given in ASKS for name in ("timeout", "poll_interval")),
+    (UpgradeContinuousQueryOperator, _STARTING, "watch_timeout"),
+    *(
+        (RunContinuousQueryOperator, _STARTING, name)
+        for name in (
+            "restart_delay",
+            "restart_delay_max",
+            "restart_reset_after",
+            "takeover_grace",
+        )
+    ),
+    (PruneCheckpointOperator, _PRUNE, "orphans_older_than"),
+    (MaintainTableOperator, _ASKING, "rewindable"),
+    (QueryHealthSensor, _ASKING, "stalled_after"),
+]
+OPTIONAL: list[tuple[Any, dict[str, Any], str]] = [
+    (RunContinuousQueryOperator, _STARTING, "run_for"),
+    (PruneCheckpointOperator, _PRUNE, "keep_for"),
+    (MaintainTableOperator, _ASKING, "retain"),
+    *((QueryHealthSensor, _ASKING, name) for name in ("latency_max", "unhealthy_for", "watch_for")),
+]
+NONE: list[Any] = [-1, timedelta(seconds=-1), "600", "soon", True, math.nan, math.inf]
+
+
+def _refused(operator: Any, given: dict[str, Any], name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"t: {name} is .*; it is a timedelta, or a number of se"):
+        operator(task_id="t", **given, **{name: value})
+
+
+@pytest.mark.parametrize(("operator", "given", "name"), TIMES + OPTIONAL)
+def test_what_is_no_duration_is_refused(operator: Any, given: Any, name: str) -> None:
+    for value in NONE:
+        _refused(operator, given, name, value)
+
+
+@pytest.mark.parametrize(("operator", "given", "name"), TIMES)
+def test_none_is_no_duration(operator: Any, given: Any, name: str) -> None:
+    _refused(operator, given, name, None)
+
+
+@pytest.mark.parametrize(("operator", "given", "name"), TIMES + OPTIONAL)
+def test_a_duration_is_one_however_short(operator: Any, given: Any, name: str) -> None:
+    for value, seconds in ((timedelta(microseconds=5), 5e-6), (0, 0.0), (2, 2.0)):
+        assert getattr(operator(task_id="t", **given, **{name: value}), name) == seconds
+
+
+@pytest.mark.parametrize(("operator", "given", "name"), OPTIONAL)
+def test_what_may_be_left_out_may(operator: Any, given: Any, name: str) -> None:
+    assert getattr(operator(task_id="t", **given, **{name: None}), name) is None
+
+
+@pytest.mark.parametrize("restarts", [-1, 1.5, "3", True])
+def test_restarts_are_a_number(restarts: Any) -> None:
+    with pytest.raises(ValueError, match="t: restarts is"):
+        RunContinuousQueryOperator(task_id="t", spec="query.yaml", restarts=restarts)
+
+
+def test_who_watches_for_longer_than_he_waits_is_refused() -> None:
+    with pytest.raises(ValueError, match="watch_for is 60 s, and timeout, which is"):
+        QueryHealthSensor(task_id="t", checkpoint_location="/c", watch_for=60, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["timeout", "poke_interval"])
+@pytest.mark.parametrize("value", [-1, "600"])
+def test_airflow_refuses_those_of_sensors(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        EpochCommittedSensor(task_id="t", checkpoint_location="/c", epoch=1, **{name: value})
+
+
+@pytest.mark.parametrize("interval", [None, "1", -1])
+def test_a_trigger_has_an_interval(interval: Any) -> None:
+    with pytest.raises(ValueError, match="poll_interval_s is"):
+        EpochCommittedTrigger("/c", 1, poll_interval_s=interval)
+
+
+def test_an_interval_of_nothing_is_no_busy_loop(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    trigger = EpochCommittedTrigger(live.location, 0, poll_interval_s=0.0)
+    looks = list[int]()
+    monkeypatch.setattr(trigger, "look", lambda: looks.append(1))
+
+    assert trigger.wait_for(0.5) is None
+    assert len(looks) <= 11
+
+
+@pytest.mark.parametrize(
+    "every", [timedelta(0), timedelta(microseconds=5), timedelta(seconds=1.5), -1, "1 day"]
+)
+def test_periods_have_whole_seconds(every: Any) -> None:
+    with pytest.raises(ValueError, match="complete_every is"):
+        query_asset("orders", complete_every=every)
+
+
+def test_a_first_epoch_of_no_events_is_refused() -> None:
+    with pytest.raises(ValueError, match="from_epoch is of events of epochs: give every"):
+        query_asset("orders", from_epoch=5)
+
+
+@pytest.mark.parametrize("name", ["at_most_every_s", "poll_interval_s"])
+@pytest.mark.parametrize("value", [-1, "60"])
+def test_events_have_times(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} is"):
+        query_asset("orders", **{"every": 1, name: value})
