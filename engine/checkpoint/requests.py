@@ -66,6 +66,13 @@ class Requests:
         for kind in self._kinds(present):
             self._storage.delete(f"{_FOLDER}/{kind}")
 
+    def forget(self, kind: RequestKind) -> None:
+        """Forget a request that was heard, of a run that goes on.
+
+        :raises CheckpointError: the checkpoint cannot be written.
+        """
+        self._storage.delete(f"{_FOLDER}/{kind}")
+
     def clear_for(self, run_id: str, lost_id: str | None, present: Collection[str]) -> None:
         """Forget what was asked of earlier runs, as another one begins.
 

@@ -20,7 +20,6 @@ from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rescaling import wanted_reducers
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.events import RunFailed
 from engine.coordinator.restart_table import RestartPlan
@@ -36,6 +35,7 @@ from engine.errors import (
 )
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import admit
+from engine.execution.asked_reducers import asked_reducers, heeds
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
 from engine.execution.kept_partitions import with_partitions
@@ -134,13 +134,6 @@ class Attempt:
             return plan
 
     @property
-    def _wanted_reducers(self) -> int | None:
-        """How many tasks a stage is to have, if somebody has asked for it."""
-        if not self._definition.keeps_state:
-            return None
-        return wanted_reducers(self._definition.checkpoint.storage)
-
-    @property
     def _groups(self) -> int:
         """How many key groups the query has: what it began with.
 
@@ -182,7 +175,7 @@ class Attempt:
 
     def _keep(self, lease: Lease, checkpoint: Checkpoint) -> None:
         self._keeper = LeaseKeeper(
-            lease, checkpoint, self._hear, self._clock, self._rescaling.set, self._start.news
+            lease, checkpoint, self._hear, self._clock, self._rescale, self._start.news
         )
         self._keeper.start(self._start.listener.look)
 
@@ -191,6 +184,11 @@ class Attempt:
         if isinstance(event, RunFailed) and self._is_fenced_by_itself(event.error):
             return
         self._start.ending.ask(event)
+
+    def _rescale(self) -> None:
+        """Another number of tasks is asked for."""
+        if heeds(self._definition, None if self._plan is None else self._groups):
+            self._rescaling.set()
 
     def _is_fenced_by_itself(self, error: Exception) -> bool:
         """Whether it was an attempt of this run that has claimed the checkpoint, and could not
@@ -250,7 +248,7 @@ class Attempt:
         split = self._start.sharing.split(
             counts,
             None if slots is None else slots.total,
-            self._definition.reducers(sum(counts), self._groups, self._wanted_reducers),
+            self._definition.reducers(sum(counts), self._groups, asked_reducers(self._definition)),
         )
         self.partitions, self.tasks = sum(counts), len(split)
         self._shares = shares(found, split, self._groups)

@@ -22,7 +22,8 @@ class LeaseKeeper:
     twice as often if there are news.
 
     :param tell: gets DrainAsked, StopAsked, or RunFailed when the lease is lost.
-    :param rescale: called when another number of tasks is asked for.
+    :param rescale: called when another number of tasks is asked for. It forgets the request: the
+        run goes on, and with it whoever may ask.
     :param news: set by others when there is something new to say.
     """
 
@@ -85,9 +86,9 @@ class LeaseKeeper:
         kind = self._checkpoint.requests.pending(self._lease.run_id, present)
         if kind == self._asked or kind is None:
             return
-        self._asked = kind
         logger.info("%s was asked for through the checkpoint", kind)
         if kind == "rescale":
             self._rescale()
         else:
+            self._asked = kind
             self._tell(StopAsked() if kind == "stop" else DrainAsked())

@@ -28,6 +28,8 @@ import pyarrow as pa
 
 GROUP: Final = pa.field("#group", pa.uint16(), False)
 GONE: Final = pa.field("#gone", pa.bool_(), False)
+KIND: Final = b"kind"
+"""In the metadata of a column, where its name and its type do not tell what its values mean."""
 
 
 @dataclass(frozen=True)

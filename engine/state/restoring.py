@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
 from engine.state.chains import HINT, Chain, StateFile, read_chains
-from engine.state.contract import StatefulStage
+from engine.state.contract import KIND, StatefulStage
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT, newest_rows
 from engine.state.pieces import piece_bytes
@@ -197,12 +197,32 @@ def _check(
                 f"the table {head} has the columns {_columns(rows.schema, head)} in the snapshot, "
                 f"and {_columns(table.stored, TableHead.of(head.stage, table))} in the query"
             )
+        elif changed := _of_another_kind(rows.schema, table.stored):
+            was, now = (_kind(field).decode() for field in changed)
+            difference = (
+                f"the column {changed[0].name} of the table {head} has values of kind {was!r} in "
+                f"the snapshot, and of kind {now!r} in the query"
+            )
         else:
             continue
         raise ConfigError(
             f"The state in {storage.url} is not that of this query: {difference}.",
             hint="Run it with the operators and the columns that it had, or with a new checkpoint.",
         )
+
+
+def _of_another_kind(there: pa.Schema, wanted: pa.Schema) -> tuple[pa.Field, pa.Field] | None:
+    """The first column whose values mean something else, twice; earlier releases do not tell."""
+    for pair in zip(there, wanted, strict=True):
+        was, now = map(_kind, pair)
+        if was and now and was != now:
+            return pair
+    return None
+
+
+def _kind(field: pa.Field) -> bytes:
+    found: bytes = (field.metadata or {}).get(KIND, b"")
+    return found
 
 
 def _columns(schema: pa.Schema, head: TableHead) -> str:

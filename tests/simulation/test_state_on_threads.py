@@ -9,13 +9,15 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.checkpoint.epoch_state import EpochState
-from engine.checkpoint.rescaling import want_reducers
+from engine.checkpoint.lease import read_holder
+from engine.checkpoint.rescaling import rescale, want_reducers
 from engine.errors import (
     CheckpointError,
     ConfigError,
@@ -240,14 +242,20 @@ def test_a_restart_knows_the_event_times_of_the_epochs_before(story: CountStory)
 
 
 def test_a_running_query_is_rescaled_in_place(story: CountStory) -> None:
-    query = story.start(reducers=1)
+    query = story.start(reducers=1, lease_heartbeat_ms=500)
     story.grow(query, 40)
     story.await_counts(query)
     want_reducers(story.checkpoint.storage, 3, by="a test")
     story.checkpoint.requests.ask("rescale", by="a test")
     wait_until(lambda: _tasks(query) == 3, "three tasks")
+    generation = story.checkpoint.status().generation
+    for _ in range(3):  # in which the run looks at what is asked of it
+        heartbeat_ms = _heartbeat_ms(story)
+        wait_until(partial(lambda at_ms: _heartbeat_ms(story) > at_ms, heartbeat_ms), "a heartbeat")
+    assert not _is_asked(story)
     story.grow(query, 40)
     story.await_counts(query)
+    assert story.checkpoint.status().generation == generation
     assert query.drain(WAIT_S)
     again = story.start(reducers=1)  # what was asked for holds
     story.grow(again, 40)
@@ -275,6 +283,35 @@ def test_more_tasks_than_key_groups_are_refused(story: CountStory) -> None:
     want_reducers(story.checkpoint.storage, 129, by="a test")
     with pytest.raises(ConfigError, match="cannot have 129 tasks"):
         story.start()
+
+
+def test_who_asks_a_query_for_too_many_tasks_before_its_first_epoch_does_not_end_it(
+    story: CountStory, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    query = story.start(reducers=1, empty_epoch_interval="1 hour", lease_heartbeat_ms=500)
+    wait_until(lambda: query.status["state"] == "RUNNING", "it runs")
+    assert story.checkpoint.status().epoch == -1
+    rescale(story.checkpoint, 129, by="a test")
+    wait_until(lambda: "cannot have 129 tasks" in caplog.text, "it is told", 20)
+    before = story.checkpoint.status().generation
+    rescale(story.checkpoint, 3, by="a test")
+    wait_until(lambda: story.checkpoint.status().generation != before, "the next attempt", 20)
+    story.grow(query, 40)
+    story.await_counts(query)
+    assert _tasks(query) == 3
+    assert query.drain(WAIT_S)
+    assert story.sink.last() == counted(story.records, 2, before_s=story.closed_before_s())
+
+
+def _heartbeat_ms(story: CountStory) -> int:
+    holder = read_holder(story.checkpoint.storage)
+    assert holder is not None
+    return holder.heartbeat_at_ms
+
+
+def _is_asked(story: CountStory) -> bool:
+    return story.checkpoint.storage.exists("control/requests/rescale")
 
 
 def _tasks(query: ContinuousQuery) -> int:

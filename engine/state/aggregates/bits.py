@@ -31,6 +31,10 @@ class Bits(NumbersFold):
     def state(self) -> tuple[tuple[str, pa.DataType], ...]:
         return (("bits", self.aggregate.dtype),)
 
+    @property
+    def kind(self) -> str:
+        return self.aggregate.function
+
     def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         slots, values = numbers(slots, columns[0])
         self._join.at(self.arrays[0], slots, values)

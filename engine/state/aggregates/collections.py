@@ -35,6 +35,10 @@ class Collect(Fold):
     def state(self) -> tuple[tuple[str, pa.DataType], ...]:
         return (("values", self.bags.dtype),)
 
+    @property
+    def kind(self) -> str:
+        return "distinct" if self._is_set else "all"
+
     def grow(self, room: int) -> None:
         self.bags.grow(room)
 

@@ -60,6 +60,10 @@ class DistinctCount(Fold):
     def state(self) -> tuple[tuple[str, pa.DataType], ...]:
         return (("registers", pa.binary()),)
 
+    @property
+    def kind(self) -> str:
+        return f"{self._size} registers"
+
     def grow(self, room: int) -> None:
         self._registers = grown(self._registers, room)
 

@@ -139,6 +139,10 @@ class ExtremeBy(Fold):
     def state(self) -> tuple[tuple[str, pa.DataType], ...]:
         return ("value", self._value_type), ("ordering", self._order_type)
 
+    @property
+    def kind(self) -> str:
+        return self.aggregate.function
+
     def grow(self, room: int) -> None:
         self._values.grow(room)
         self._orders.grow(room)

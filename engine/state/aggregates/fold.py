@@ -36,6 +36,12 @@ class Fold(ABC):
     def state(self) -> tuple[tuple[str, pa.DataType], ...]:
         """Names and types of the columns of the partial form."""
 
+    @property
+    def kind(self) -> str:
+        """Of states whose columns other functions have as well: what tells them apart, for none can
+        go on with those of another. Empty: the columns do."""
+        return ""
+
     @abstractmethod
     def grow(self, room: int) -> None:
         """Slots are below this number from now on."""

@@ -34,6 +34,7 @@ from engine.state.aggregates.frequencies import (
 from engine.state.aggregates.moments import Moments, Pairs
 from engine.state.aggregates.picks import Pick
 from engine.state.aggregates.sums import DoubleSum, LongSum, Product
+from engine.state.contract import KIND
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ def state_fields(aggregate: Aggregate, name: str) -> list[pa.Field]:
 
     :param name: of the column of its results; theirs start with it.
     """
-    return [pa.field(f"{name}.{part}", dtype) for part, dtype in fold_of(aggregate).state]
+    fold = fold_of(aggregate)
+    kind = {KIND: fold.kind} if fold.kind else None
+    return [pa.field(f"{name}.{part}", dtype, metadata=kind) for part, dtype in fold.state]
 
 
 def why_not(aggregate: Aggregate) -> str | None:
