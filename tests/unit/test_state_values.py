@@ -176,3 +176,15 @@ def test_what_is_due(story: list[tuple[bool, int, int]]) -> None:
             assert [at for at, _ in found] == sorted(at for at, _ in found)
             assert set(found) == {each for each in expected if each[0] <= until}
             assert len(found) == len(set(found))
+
+
+def test_a_timer_that_is_put_off_again_and_again_takes_no_memory() -> None:
+    due = Due[str]()
+    for at_ms in range(10_000):
+        due.remove(at_ms, "late")
+        due.add(at_ms + 1, "late")
+        due.add(1_000_000 - at_ms % 7, "other")
+    assert len(due._times) < 200
+    assert due.until(10_000) == [(10_000, "late")]
+    assert due.is_until(999_994)
+    assert [at_ms for at_ms, _ in due.until(1_000_000)] == [10_000, *range(999_994, 1_000_001)]

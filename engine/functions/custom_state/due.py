@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
+_STALE_MAX: Final = 64
 
 
 class Due(Generic[Item]):
@@ -21,7 +22,10 @@ class Due(Generic[Item]):
         items = self._items.get(at_ms)
         if items is None:
             items = self._items[at_ms] = {}
-            heappush(self._times, at_ms)
+            if len(self._times) > 2 * len(self._items) + _STALE_MAX:  # a timer is put off each time
+                self._times = sorted(self._items)  # a heap, too
+            else:
+                heappush(self._times, at_ms)
         items[item] = None
 
     def remove(self, at_ms: int, item: Item) -> None:
