@@ -111,7 +111,7 @@ class Constants:
             return self._folded(self._holder(node))
         if name == "NullIf" and simple_name(node.left()) == "Literal":
             return self._compared(node)
-        if node.containsPattern(self._replaceable[0]) and node.containsPattern(self._null):
+        if node.containsPattern(self._null) and node.containsPattern(self._replaceable[0]):
             return self._propagated(self._replaced(node))
         return None
 
