@@ -154,25 +154,17 @@ def test_it_may_ask_the_query_to_end(live: LiveCheckpoint) -> None:
     assert live.checkpoint.requests.pending("run-1") == "drain"
 
 
-def test_a_failed_task_logs_how_its_query_is(
-    failed: LiveCheckpoint, caplog: pytest.LogCaptureFixture
-) -> None:
-    task = DrainContinuousQueryOperator(task_id="t", checkpoint_location=failed.location)
-
-    with caplog.at_level(logging.INFO):
-        on_task_instance_failed(None, SimpleNamespace(task=task), None)  # type: ignore[arg-type]
-
-    assert "is FAILED, last committed epoch 2" in caplog.text
-
-
 class OurDrain(DrainContinuousQueryOperator):
     """A class of a DAG's own."""
 
 
-def test_a_failed_task_of_a_class_of_a_dags_own_is_one(
-    failed: LiveCheckpoint, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("operator", [DrainContinuousQueryOperator, OurDrain])
+def test_a_failed_task_logs_how_its_query_is(
+    operator: type[DrainContinuousQueryOperator],
+    failed: LiveCheckpoint,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    task = OurDrain(task_id="t", checkpoint_location=failed.location)
+    task = operator(task_id="t", checkpoint_location=failed.location)
 
     with caplog.at_level(logging.INFO):
         on_task_instance_failed(None, SimpleNamespace(task=task), None)  # type: ignore[arg-type]

@@ -17,6 +17,13 @@ from airflow_provider_continuous.deploy.shipping import zip_modules
 from airflow_provider_continuous.deploy.submission import Submission
 
 
+@pytest.fixture
+def a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection of that name: YARN, in cluster mode."""
+    said = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
+
+
 def test_a_folder_without_init_is_a_package_in_a_zip_too(tmp_path: Path) -> None:
     """Many a Python looks for it as an entry of its own."""
     for name in ("shop/orders/prices.py", "shop/pictures/logo.png", "single.py"):
@@ -37,6 +44,7 @@ def test_a_folder_without_init_is_a_package_in_a_zip_too(tmp_path: Path) -> None
     assert (ran.stdout, ran.stderr) == ("42\n", "")
 
 
+@pytest.mark.usefixtures("a_cluster")
 @pytest.mark.parametrize(
     ("setting", "option"),
     [
@@ -50,11 +58,8 @@ def test_what_the_query_sends_along_by_a_setting(
     option: str,
     spec: dict[str, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """spark-submit looks at no setting that an option says as well, as ours do."""
-    said = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
     spec["conf"] = {setting: "own:a:1,own:b:1"}
     options = SubmitOptions.read({"packages": "org.example:thing:1"})
 
@@ -66,6 +71,7 @@ def test_what_the_query_sends_along_by_a_setting(
     assert not any(word.startswith(f"{setting}=") for word in command)
 
 
+@pytest.mark.usefixtures("a_cluster")
 @pytest.mark.parametrize(
     ("setting", "option", "given"),
     [
@@ -80,11 +86,8 @@ def test_an_address_with_a_password_that_a_setting_says(
     given: dict[str, Any],
     spec: dict[str, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is written into a file, and the option that would hide it there goes with it."""
-    said = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_A_CLUSTER", json.dumps(said))
     spec["conf"] = {setting: "https://reader:correct-horse@packages.example/thing"}
     options, submission = SubmitOptions.read(given), Submission(spec, tmp_path / "logs")
 
