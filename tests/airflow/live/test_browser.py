@@ -233,6 +233,31 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
     expect(shown.get_by_label("Name")).to_have_value("half-writ")
 
 
+def test_a_page_that_is_left_open_does_not_grow(
+    page: Callable[..., Page], orders: LiveCheckpoint
+) -> None:
+    shown = page("/query", at=orders.location)
+    session = shown.context.new_cdp_session(shown)
+    session.send("Performance.enable")
+
+    def held_after(looks: int) -> dict[str, float]:
+        for look in range(looks):
+            told = [report(epoch) for epoch in range(look, look + 60)]
+            if look % 5 == 0:  # the charts of the state go, and come back
+                told = [{**each, "stateOperators": []} for each in told]
+            orders.checkpoint.progress.write(told)
+            orders.checkpoint.history.write(history_of(range(look, look + 60)))
+            shown.evaluate("lookAgain()")
+        session.send("HeapProfiler.collectGarbage")
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in metrics}
+
+    before, after = held_after(6), held_after(31)
+
+    for name in ("Documents", "Nodes", "JSEventListeners"):
+        assert after[name] == before[name], name
+
+
 def test_a_page_that_was_opened_before_the_first_epoch_gets_all_its_parts(
     page: Callable[..., Page], root: Path, tmp_path: Path
 ) -> None:
