@@ -161,6 +161,20 @@ def test_it_goes_on_using_what_another_task_of_it_has_started(
     assert end(spec).execute(of("one"))["left_to"] == ["a_dag, two"]
 
 
+def test_it_goes_on_using_what_another_mapped_task_of_it_has_started(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    for run in ("one", "two"):
+        context = of(run)
+        context["ti"].map_index = 0
+        start().execute(context)
+    context["ti"].map_index = 1
+    with pytest.raises(AirflowFailException):
+        start(spec={**spec, "sql": "SELECT 1 AS value"}).execute(context)
+
+    assert end(spec).execute(of("one"))["left_to"] == ["a_dag, two"]
+
+
 def test_the_last_attempt_that_fails_uses_nothing(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:

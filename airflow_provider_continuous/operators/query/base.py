@@ -24,7 +24,7 @@ from airflow_provider_continuous.errors import (
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
-from airflow_provider_continuous.operators.query.this_task import asker, users
+from airflow_provider_continuous.operators.query.this_task import asker, this_task, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import (
     Decision,
@@ -96,7 +96,7 @@ class QueryStartingOperator(DescribedQueryOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
-        usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
+        usage, task = users(context, location, self.storage_conn_id), this_task(context)
         usage.enter(task)
         self._is_last = is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
