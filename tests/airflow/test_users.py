@@ -235,6 +235,48 @@ def test_who_has_given_up_uses_nothing(
     assert (state(spec) is QueryState.STOPPED) is ended
 
 
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("drained", [False, True])
+def test_a_start_that_has_seen_its_end_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, tries: int, drained: bool
+) -> None:
+    """Of its last attempt, or of any if no retry comes because somebody has ended the query."""
+    context = of("one")
+    context["ti"].try_number = tries
+    spec["conf"] = {"stand_in": "stuck" if drained else "fail"}
+    task = start(wait_for=100, deferrable=drained)
+    with pytest.raises(TaskDeferred if drained else QueryFailedError) as waiting:
+        task.execute(context)
+    if drained:
+        trigger = waiting.value.trigger
+        checkpoint = Checkpoint(spec["checkpoint_location"])
+        checkpoint.requests.ask("drain", by="a person", run_id=trigger.run_id)
+        with pytest.raises(QueryEndedError):
+            task.execute_complete(context, trigger.wait())
+    del spec["conf"]
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert ("left_to" in end(spec).execute(of("two"))) is (tries == 1 and not drained)
+
+
+def test_a_start_that_has_ended_it_late_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    context = of("one")
+    start().execute(context)
+    context["ti"].try_number = 3
+    with pytest.raises(WaitTimeoutError, match="was asked to drain"):
+        start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+    wait_until(lambda: state(spec) is QueryState.STOPPED, "it has drained")
+    del spec["conf"]
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert end(spec).execute(of("two"))["state"] == "STOPPED"
+
+
 def test_nor_is_a_start_that_fails_late(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:

@@ -45,6 +45,7 @@ from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -175,6 +176,16 @@ class QueryStartingOperator(DescribedQueryOperator):
         output = "" if other or "log" not in started else tail(Path(started["log"]))
         return type(error)(f"{error}\nThe end of its log:\n{output}") if output else error
 
+    def _leave(self, context: Context, location: str) -> None:
+        """The query has ended, and this DAG run does not start it again: who does uses it alone.
+
+        What fails here is no reason for a retry, which would start it.
+        """
+        try:
+            users(context, location, self.storage_conn_id).leave()
+        except ContinuousError as error:
+            self.log.warning("%s still seems to use it: %s", context["run_id"], redact(str(error)))
+
     def _end_what_was_started(self, context: Context, location: str) -> str:
         """The start has failed though its run is there: end the run as ``on_kill_action`` says,
         unless a retry adopts it, or it is somebody else's.
@@ -195,6 +206,7 @@ class QueryStartingOperator(DescribedQueryOperator):
             return f"{run} goes on, as it is used by {'; '.join(others)}."
         ask = hook.drain if self.on_kill_action == "drain" else hook.stop
         ask(location, by=asker(context), run_id=status.run_id)
+        self._leave(context, location)
         return f"{run} was asked to {self.on_kill_action}."
 
     # -- starting ---------------------------------------------------------------------------------
