@@ -39,6 +39,21 @@ def given(**arguments: object) -> frozenset[str]:
     return frozenset(name for name, value in arguments.items() if value is not None)
 
 
+def check_found(task: object, said: frozenset[str]) -> None:
+    """Refuse to do without what a DAG says: another query or connection might be meant.
+
+    :param task: an operator or notifier, its templates rendered.
+    :param said: see :func:`given`.
+    :raises ConfigError: a template has found nothing.
+    """
+    for name in sorted(said):
+        if getattr(task, name) is None:
+            raise ConfigError(
+                f"{name} is None, though the DAG says it.",
+                hint="Its template has found nothing; an argument that is not wanted is left out.",
+            )
+
+
 def optional_number(name: str, value: object, said: frozenset[str], minimum: int = 0) -> int | None:
     """Read a number that may be left out.
 

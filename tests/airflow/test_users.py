@@ -248,7 +248,8 @@ def test_a_start_that_has_seen_its_end_uses_nothing(
     with pytest.raises(TaskDeferred if drained else QueryFailedError) as waiting:
         task.execute(context)
     if drained:
-        trigger = waiting.value.trigger
+        deferred: Any = waiting.value
+        trigger = deferred.trigger
         checkpoint = Checkpoint(spec["checkpoint_location"])
         checkpoint.requests.ask("drain", by="a person", run_id=trigger.run_id)
         with pytest.raises(QueryEndedError):

@@ -20,7 +20,7 @@ from airflow_provider_continuous.operators.query.going_back import (
 )
 from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.tasks.arguments import duration, per_source, whole_number
+from airflow_provider_continuous.tasks.arguments import duration, given, per_source, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -116,6 +116,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
         self.source = source
         self.watch_timeout = duration(f"{self.task_id}: watch_timeout", watch_timeout)
         self.on_rollback = on_rollback
+        self._said |= given(rollback_spec=rollback_spec, source=source)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Upgrade, or go on with it."""
