@@ -278,6 +278,37 @@ def test_a_start_that_has_ended_it_late_uses_nothing(
     assert end(spec).execute(of("two"))["state"] == "STOPPED"
 
 
+@pytest.mark.parametrize(("tries", "uses"), [(1, True), (3, False)])
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_who_has_waited_in_vain_for_the_end_of_a_run_uses_nothing(
+    start: Any,
+    spec: dict[str, Any],
+    over: set[str],
+    of: In,
+    tries: int,
+    uses: bool,
+    deferrable: bool,
+) -> None:
+    """Of its last attempt: the others are followed by one that waits again."""
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("old")
+    live.checkpoint.requests.ask("drain", by="the one before", run_id="old")
+    context = of("one")
+    context["ti"].try_number = tries
+    task = start(timeout=0.3, deferrable=deferrable)
+    with pytest.raises(TaskDeferred if deferrable else WaitTimeoutError) as waiting:
+        task.execute(context)
+    if deferrable:
+        deferred: Any = waiting.value
+        with pytest.raises(WaitTimeoutError):
+            task.woken(context, deferred.trigger.wait())
+    live.end(QueryState.STOPPED)
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert ("left_to" in end(spec).execute(of("two"))) is uses
+
+
 def test_nor_is_a_start_that_fails_late(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
+from airflow_provider_continuous.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowTaskTimeout,
+)
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.options import LEAD_TO_DRIVER
@@ -97,20 +102,15 @@ class QueryStartingOperator(DescribedQueryOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
-        usage, task = users(context, location, self.storage_conn_id), this_task(context)
-        usage.enter(task)
+        users(context, location, self.storage_conn_id).enter(this_task(context))
         self._is_last = is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
-        try:
+        with self._leaving_if_refused(context, location):
             if submitted is not None:
                 run = self._started_run(submitted, document, hook, deadline, context, on_running)
             else:
                 run = self._adopted_or_started(document, hook, deadline, context, on_running)
-        except (AirflowFailException, ContinuousError) as error:
-            if _is_for_good(error, context) and usage.came_in(task):
-                usage.leave()  # else who uses it indeed would leave it to nobody
-            raise
         self._watch(location, str(run.run_id), context)
         return run
 
@@ -120,7 +120,8 @@ class QueryStartingOperator(DescribedQueryOperator):
         number = event.get("number")
         with final_errors():
             if number is None:
-                self._gave_way(event)
+                with self._leaving_if_refused(context, event["checkpoint_location"]):
+                    self._gave_way(event)
             else:
                 found = self._query_hook().submission(event["checkpoint_location"], int(number))
                 if found is not None:
@@ -175,6 +176,17 @@ class QueryStartingOperator(DescribedQueryOperator):
         other = run_id is not None and started.get("run_id") not in (None, run_id)
         output = "" if other or "log" not in started else tail(Path(started["log"]))
         return type(error)(f"{error}\nThe end of its log:\n{output}") if output else error
+
+    @contextmanager
+    def _leaving_if_refused(self, context: Context, location: str) -> Iterator[None]:
+        """Use the query no more, if this task has not got it and no retry comes."""
+        try:
+            yield
+        except (AirflowException, ContinuousError) as error:
+            usage = users(context, location, self.storage_conn_id)
+            if _is_for_good(error, context) and usage.came_in(this_task(context)):
+                usage.leave()  # else who uses it indeed would leave it to nobody
+            raise
 
     def _leave(self, context: Context, location: str) -> None:
         """The query has ended, and this DAG run does not start it again: who does uses it alone.
@@ -435,9 +447,8 @@ class QueryStartingOperator(DescribedQueryOperator):
 
 def _is_for_good(error: Exception, context: Context) -> bool:
     """Tell whether no retry comes."""
-    if isinstance(error, ContinuousError) and not is_final(error):
-        return is_last_attempt(context)
-    return True
+    is_sure = isinstance(error, ContinuousError) and is_final(error)
+    return is_sure or isinstance(error, AirflowFailException) or is_last_attempt(context)
 
 
 def is_last_attempt(context: Context) -> bool:
