@@ -142,13 +142,21 @@ def query_location(location: object, name: str | None, conn_id: str) -> str | No
     """Return where a query's checkpoint is: its location or, without one, the folder of the query's
     own name in the checkpoint root of its connection; None: there is no such root.
 
-    :raises ConfigError: the connection that the location names does not exist.
+    :raises ConfigError: the connection that the location names does not exist, or a template has
+        found no name.
     """
     if location is not None:
         location = of_connection(str(location), conn_id)
         return location if _is_nothing(location) else _whole(location)
     root = _root_of(conn_id) if name else None
-    return _below(name, root) if name and root else None
+    if not name or root is None:
+        return None
+    if name == _NOTHING:
+        raise ConfigError(
+            f"The name of the query is {name!r}, and no folder of the checkpoint root {root}.",
+            hint="If it is a template, see what it rendered to; or give checkpoint_location.",
+        )
+    return _below(name, root)
 
 
 def _whole(location: str) -> str:

@@ -80,7 +80,7 @@ class _DecoratedQuery(DecoratedOperator):
         super().__init__(
             python_callable=_without_session(python_callable),
             query=f"{python_callable.__module__}:{python_callable.__name__}",
-            query_name=query_name or python_callable.__name__,
+            query_name=query_name,
             **kwargs,
         )
         self.settings = settings
@@ -102,9 +102,9 @@ class _DecoratedQuery(DecoratedOperator):
 
     def _document(self, hook: ContinuousQueryHook, spec: Any = None) -> dict[str, Any]:
         operator = cast("QueryStartingOperator", self)
-        settings = dict(self.settings or {})
+        settings = {"name": self.python_callable.__name__, **(self.settings or {})}
         location = operator.checkpoint_location or settings.get("checkpoint_location")
-        name = operator.query_name or settings.get("name")
+        name = operator.query_name or settings["name"]
         module = _write_module(hook.code_folder(location, name), self._source())
         return hook.specification(
             {

@@ -60,7 +60,18 @@ class ConnectionSettings:
         secrets: Mapping[str, str] | None,
         spark_submit: Mapping[str, Any] | None,
     ) -> ConnectionSettings:
-        """Return these settings with a task's own, which go first."""
+        """Return these settings with a task's own, which go first.
+
+        :raises ConfigError: one of them has no names.
+        """
+        given = {"environment": environment, "secrets": secrets, "spark_submit": spark_submit}
+        for name, value in given.items():
+            if value is not None and not isinstance(value, Mapping):
+                raise ConfigError(  # without the value, which may be a secret
+                    f"{name} is a {type(value).__name__}, and no names with their values.",
+                    hint="A template is text, unless the DAG has render_template_as_native_obj: "
+                    "say an object, and templates of its values.",
+                )
         return replace(
             self,
             environment={**self.environment, **(environment or {})},

@@ -15,6 +15,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.links.query import query_page
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.tasks.arguments import check_found, given
 from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
@@ -89,6 +90,11 @@ class ContinuousQueryNotifier(BaseNotifier):
         self.notifiers = notifiers
         self.ask = ask
         self.force = force
+        self._said = given(
+            checkpoint_location=checkpoint_location,
+            storage_conn_id=storage_conn_id,
+            webhook_conn_id=webhook_conn_id,
+        )
 
     def notify(self, context: Context) -> None:
         """Look at the query once, and tell everybody.
@@ -110,6 +116,7 @@ class ContinuousQueryNotifier(BaseNotifier):
         await asyncio.to_thread(self._tell, context, overview)
 
     def _checkpoint(self, context: Context) -> CheckpointHook:
+        check_found(self, self._said - {"webhook_conn_id"})
         if self.checkpoint_location is not None:
             return CheckpointHook(self.checkpoint_location, self.storage_conn_id)
         task = context["task"]
@@ -160,6 +167,7 @@ class ContinuousQueryNotifier(BaseNotifier):
         status = overview.to_dict()
         for notifier in self.notifiers:
             notifier({**context, "query_text": text, "query_status": status})
+        check_found(self, self._said)
         if self.webhook_conn_id is not None:
             connection = BaseHook.get_connection(self.webhook_conn_id)
             post(connection, {"text": text, "query": status})

@@ -13,7 +13,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.tasks.arguments import duration, optional_duration
+from airflow_provider_continuous.tasks.arguments import duration, optional_duration, optional_limit
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -82,7 +82,7 @@ class QueryHealthSensor(CheckpointSensor):
             raise ValueError(f"{self.task_id}: lag_max and source belong together.")
         self.stalled_after = duration(f"{self.task_id}: stalled_after", stalled_after)
         self.latency_max = optional_duration(f"{self.task_id}: latency_max", latency_max)
-        self.lag_max = lag_max
+        self.lag_max = optional_limit(f"{self.task_id}: lag_max", lag_max)
         self.source = source
         self.fail_on = tuple(str(state) for state in fail_on)
         self.unhealthy_for = optional_duration(f"{self.task_id}: unhealthy_for", unhealthy_for)

@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.base.moments import iso_timestamp
 from engine.errors import ConfigError
+
+_Limit = TypeVar("_Limit", bound=float)
 
 
 def whole_number(name: str, value: object, minimum: int = 0) -> int:
@@ -37,6 +39,21 @@ def given(**arguments: object) -> frozenset[str]:
     """Return the names of those that are said, as an operator is made; a template that renders to
     None, in a DAG of native objects, is no argument that was left out."""
     return frozenset(name for name, value in arguments.items() if value is not None)
+
+
+def check_found(task: object, said: frozenset[str]) -> None:
+    """Refuse to do without what a DAG says: another query or connection might be meant.
+
+    :param task: an operator or notifier, its templates rendered.
+    :param said: see :func:`given`.
+    :raises ConfigError: a template has found nothing.
+    """
+    for name in sorted(said):
+        if getattr(task, name) is None:
+            raise ConfigError(
+                f"{name} is None, though the DAG says it.",
+                hint="Its template has found nothing; an argument that is not wanted is left out.",
+            )
 
 
 def optional_number(name: str, value: object, said: frozenset[str], minimum: int = 0) -> int | None:
@@ -100,6 +117,18 @@ def duration(name: str, value: object, minimum: float = 0.0) -> float:
 def optional_duration(name: str, value: object, minimum: float = 0.0) -> float | None:
     """As :func:`duration`, of what may be None."""
     return None if value is None else duration(name, value, minimum)
+
+
+def optional_limit(name: str, value: _Limit | None) -> _Limit | None:
+    """Return a limit that a DAG says, or None; for the constructors of operators.
+
+    :param name: with the task's id, for the error.
+    :raises ValueError: it is no finite number, or less than 0.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value < math.inf):
+        raise ValueError(f"{name} is {value!r}; it is a number from 0, or None.")
+    return value
 
 
 def per_source(

@@ -4,9 +4,9 @@
 
 A DAG run enters before it starts or adopts the query, and leaves when it would end it: who leaves
 while others are still there leaves the query to them. It also leaves when the task by which it came
-in is refused, or has failed for good: it never had the query; and when the task that stays with the
-query has seen its end. A DAG run that is over, as Airflow
-says, or that is not there any more, uses nothing, whether it has left or not.
+in is refused, or has failed for good: it never had the query; and when a task that has started the
+query, or stays with it, has seen its end and does not start it again. A DAG run that is over, as
+Airflow says, or that is not there any more, uses nothing, whether it has left or not.
 """
 
 from __future__ import annotations

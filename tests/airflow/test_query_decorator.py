@@ -136,6 +136,20 @@ def test_its_fields_are_templated(operator: Any) -> None:
     assert {"op_args", "op_kwargs", "settings", "checkpoint_location", "query_name"} <= set(fields)
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({}, "rows"),
+        ({"settings": {"name": "orders"}}, "orders"),
+        ({"settings": {"name": "orders"}, "query_name": "delays"}, "delays"),
+    ],
+)
+def test_the_name_of_its_query(operator: Any, said: dict[str, Any], name: str) -> None:
+    task = operator("words", **said)
+
+    assert task._document(task._query_hook())["name"] == name
+
+
 def test_airflow_knows_the_decorator() -> None:
     module = importlib.import_module("airflow_provider_continuous.decorators.continuous_query")
 

@@ -98,6 +98,19 @@ def test_restarts_are_a_number(restarts: Any) -> None:
         RunContinuousQueryOperator(task_id="t", spec="query.yaml", restarts=restarts)
 
 
+@pytest.mark.parametrize("name", ["latency_max_ms", "commit_max_ms", "lag_max"])
+@pytest.mark.parametrize("value", ["100", -1, math.nan, True, timedelta(seconds=1)])
+def test_limits_are_numbers(name: str, value: Any) -> None:
+    """An upgrade would find out when the old version has ended."""
+    given = {"lag_max": 1, "source": {"format": "tail"}, name: value}
+
+    with pytest.raises(ValueError, match=f"t: {name} is .*; it is a number from 0, or None"):
+        UpgradeContinuousQueryOperator(task_id="t", spec="query.yaml", **given)
+    if name == "lag_max":
+        with pytest.raises(ValueError, match="t: lag_max is"):
+            QueryHealthSensor(task_id="t", checkpoint_location="/c", **given)
+
+
 def test_who_watches_for_longer_than_he_waits_is_refused() -> None:
     with pytest.raises(ValueError, match="watch_for is 60 s, and timeout, which is"):
         QueryHealthSensor(task_id="t", checkpoint_location="/c", watch_for=60, timeout=60)

@@ -298,6 +298,10 @@ def test_a_start_that_fails_late_leaves_what_it_has_adopted(
         ({"spec": "/no/such/file.yaml"}, "no/such/file.yaml"),
         ({"continuous_conn_id": "missing"}, "no connection 'missing'"),
         ({"query": "nosuchmodule:f", "checkpoint_location": "/tmp/c"}, "no module nosuchmodule"),
+        ({"environment": "{'A': '1'}"}, "environment is a str, and no names with their values"),
+        ({"secrets": ["a.password"]}, "secrets is a list, and no names"),
+        ({"spark_submit": "{'name': 'a'}"}, "spark_submit is a str, and no names"),
+        ({"connections": "{'a': 'kafka'}"}, "connections"),
     ],
 )
 def test_bad_input_fails_before_anything_starts(

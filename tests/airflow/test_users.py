@@ -161,6 +161,20 @@ def test_it_goes_on_using_what_another_task_of_it_has_started(
     assert end(spec).execute(of("one"))["left_to"] == ["a_dag, two"]
 
 
+def test_it_goes_on_using_what_another_mapped_task_of_it_has_started(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    for run in ("one", "two"):
+        context = of(run)
+        context["ti"].map_index = 0
+        start().execute(context)
+    context["ti"].map_index = 1
+    with pytest.raises(AirflowFailException):
+        start(spec={**spec, "sql": "SELECT 1 AS value"}).execute(context)
+
+    assert end(spec).execute(of("one"))["left_to"] == ["a_dag, two"]
+
+
 def test_the_last_attempt_that_fails_uses_nothing(
     start: Any, spec: dict[str, Any], over: set[str], of: In
 ) -> None:
@@ -219,6 +233,80 @@ def test_who_has_given_up_uses_nothing(
 
     assert ("left_to" not in end(spec).execute(of("two"))) is ended
     assert (state(spec) is QueryState.STOPPED) is ended
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("drained", [False, True])
+def test_a_start_that_has_seen_its_end_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In, tries: int, drained: bool
+) -> None:
+    """Of its last attempt, or of any if no retry comes because somebody has ended the query."""
+    context = of("one")
+    context["ti"].try_number = tries
+    spec["conf"] = {"stand_in": "stuck" if drained else "fail"}
+    task = start(wait_for=100, deferrable=drained)
+    with pytest.raises(TaskDeferred if drained else QueryFailedError) as waiting:
+        task.execute(context)
+    if drained:
+        deferred: Any = waiting.value
+        trigger = deferred.trigger
+        checkpoint = Checkpoint(spec["checkpoint_location"])
+        checkpoint.requests.ask("drain", by="a person", run_id=trigger.run_id)
+        with pytest.raises(QueryEndedError):
+            task.execute_complete(context, trigger.wait())
+    del spec["conf"]
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert ("left_to" in end(spec).execute(of("two"))) is (tries == 1 and not drained)
+
+
+def test_a_start_that_has_ended_it_late_uses_nothing(
+    start: Any, spec: dict[str, Any], over: set[str], of: In
+) -> None:
+    spec["conf"] = {"stand_in": "stuck"}
+    context = of("one")
+    start().execute(context)
+    context["ti"].try_number = 3
+    with pytest.raises(WaitTimeoutError, match="was asked to drain"):
+        start(wait_for=3, timeout=0.2, on_kill_action="drain").execute(context)
+    wait_until(lambda: state(spec) is QueryState.STOPPED, "it has drained")
+    del spec["conf"]
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert end(spec).execute(of("two"))["state"] == "STOPPED"
+
+
+@pytest.mark.parametrize(("tries", "uses"), [(1, True), (3, False)])
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_who_has_waited_in_vain_for_the_end_of_a_run_uses_nothing(
+    start: Any,
+    spec: dict[str, Any],
+    over: set[str],
+    of: In,
+    tries: int,
+    uses: bool,
+    deferrable: bool,
+) -> None:
+    """Of its last attempt: the others are followed by one that waits again."""
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("old")
+    live.checkpoint.requests.ask("drain", by="the one before", run_id="old")
+    context = of("one")
+    context["ti"].try_number = tries
+    task = start(timeout=0.3, deferrable=deferrable)
+    with pytest.raises(TaskDeferred if deferrable else WaitTimeoutError) as waiting:
+        task.execute(context)
+    if deferrable:
+        deferred: Any = waiting.value
+        with pytest.raises(WaitTimeoutError):
+            task.woken(context, deferred.trigger.wait())
+    live.end(QueryState.STOPPED)
+
+    start(on_changed="adopt").execute(of("two"))
+
+    assert ("left_to" in end(spec).execute(of("two"))) is uses
 
 
 def test_nor_is_a_start_that_fails_late(

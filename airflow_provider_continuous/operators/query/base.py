@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from airflow_provider_continuous.compat import AirflowFailException, AirflowTaskTimeout
+from airflow_provider_continuous.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowTaskTimeout,
+)
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.options import LEAD_TO_DRIVER
@@ -24,7 +29,7 @@ from airflow_provider_continuous.errors import (
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.described import DescribedQueryOperator
-from airflow_provider_continuous.operators.query.this_task import asker, users
+from airflow_provider_continuous.operators.query.this_task import asker, this_task, users
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import (
     Decision,
@@ -45,6 +50,7 @@ from airflow_provider_continuous.triggers.start import SubmissionTrigger
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,20 +102,15 @@ class QueryStartingOperator(DescribedQueryOperator):
         From here on ``on_kill`` knows the run.
         """
         location = str(document["checkpoint_location"])
-        usage, task = users(context, location, self.storage_conn_id), str(context["ti"].task_id)
-        usage.enter(task)
+        users(context, location, self.storage_conn_id).enter(this_task(context))
         self._is_last = is_last_attempt(context)
         tell_query(context, location, self.storage_conn_id)
         submitted, self._resumed = self._resumed, None
-        try:
+        with self._leaving_if_refused(context, location):
             if submitted is not None:
                 run = self._started_run(submitted, document, hook, deadline, context, on_running)
             else:
                 run = self._adopted_or_started(document, hook, deadline, context, on_running)
-        except (AirflowFailException, ContinuousError) as error:
-            if _is_for_good(error, context) and usage.came_in(task):
-                usage.leave()  # else who uses it indeed would leave it to nobody
-            raise
         self._watch(location, str(run.run_id), context)
         return run
 
@@ -119,7 +120,8 @@ class QueryStartingOperator(DescribedQueryOperator):
         number = event.get("number")
         with final_errors():
             if number is None:
-                self._gave_way(event)
+                with self._leaving_if_refused(context, event["checkpoint_location"]):
+                    self._gave_way(event)
             else:
                 found = self._query_hook().submission(event["checkpoint_location"], int(number))
                 if found is not None:
@@ -175,6 +177,27 @@ class QueryStartingOperator(DescribedQueryOperator):
         output = "" if other or "log" not in started else tail(Path(started["log"]))
         return type(error)(f"{error}\nThe end of its log:\n{output}") if output else error
 
+    @contextmanager
+    def _leaving_if_refused(self, context: Context, location: str) -> Iterator[None]:
+        """Use the query no more, if this task has not got it and no retry comes."""
+        try:
+            yield
+        except (AirflowException, ContinuousError) as error:
+            usage = users(context, location, self.storage_conn_id)
+            if _is_for_good(error, context) and usage.came_in(this_task(context)):
+                usage.leave()  # else who uses it indeed would leave it to nobody
+            raise
+
+    def _leave(self, context: Context, location: str) -> None:
+        """The query has ended, and this DAG run does not start it again: who does uses it alone.
+
+        What fails here is no reason for a retry, which would start it.
+        """
+        try:
+            users(context, location, self.storage_conn_id).leave()
+        except ContinuousError as error:
+            self.log.warning("%s still seems to use it: %s", context["run_id"], redact(str(error)))
+
     def _end_what_was_started(self, context: Context, location: str) -> str:
         """The start has failed though its run is there: end the run as ``on_kill_action`` says,
         unless a retry adopts it, or it is somebody else's.
@@ -195,6 +218,7 @@ class QueryStartingOperator(DescribedQueryOperator):
             return f"{run} goes on, as it is used by {'; '.join(others)}."
         ask = hook.drain if self.on_kill_action == "drain" else hook.stop
         ask(location, by=asker(context), run_id=status.run_id)
+        self._leave(context, location)
         return f"{run} was asked to {self.on_kill_action}."
 
     # -- starting ---------------------------------------------------------------------------------
@@ -423,9 +447,8 @@ class QueryStartingOperator(DescribedQueryOperator):
 
 def _is_for_good(error: Exception, context: Context) -> bool:
     """Tell whether no retry comes."""
-    if isinstance(error, ContinuousError) and not is_final(error):
-        return is_last_attempt(context)
-    return True
+    is_sure = isinstance(error, ContinuousError) and is_final(error)
+    return is_sure or isinstance(error, AirflowFailException) or is_last_attempt(context)
 
 
 def is_last_attempt(context: Context) -> bool:

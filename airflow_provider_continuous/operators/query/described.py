@@ -17,7 +17,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.reconcile import OnChanged, check_on_changed
-from airflow_provider_continuous.tasks.arguments import duration
+from airflow_provider_continuous.tasks.arguments import check_found, duration, given
 from airflow_provider_continuous.tasks.killing import KillAction, check_action
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -92,9 +92,21 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         self.poll_interval = duration(f"{self.task_id}: poll_interval", poll_interval)
         self.deferrable = by_default() if deferrable is None else deferrable
         self.on_kill_action = check_action(on_kill_action)
+        self._said = given(
+            checkpoint_location=checkpoint_location,
+            query_name=query_name,
+            storage_conn_id=storage_conn_id,
+            source_connection=source_connection,
+            sink_connection=sink_connection,
+            connections=connections,
+            environment=environment,
+            spark_submit=spark_submit,
+        )
         self._given_deadline: float | None = None
 
     def _query_hook(self) -> ContinuousQueryHook:
+        """:raises ConfigError: the template of an argument has found nothing."""
+        check_found(self, self._said)
         return ContinuousQueryHook(
             self.continuous_conn_id,
             self.storage_conn_id,

@@ -30,8 +30,6 @@ from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ContinuousError
-from engine.redaction.logs import redact
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -225,16 +223,6 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                     self._leave(context, location)
                     raise
             return self._start(context)[0]
-
-    def _leave(self, context: Context, location: str) -> None:
-        """The query has ended, and this DAG run does not start it again: who does uses it alone.
-
-        What fails here is no reason for a retry, which would start it.
-        """
-        try:
-            users(context, location, self.storage_conn_id).leave()
-        except ContinuousError as error:
-            self.log.warning("%s still seems to use it: %s", context["run_id"], redact(str(error)))
 
     def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
         """Compare what this task wants with a run that others may have started meanwhile: they

@@ -13,7 +13,12 @@ from airflow_provider_continuous.errors import (
     final_errors,
 )
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
-from airflow_provider_continuous.operators.query.base import End, OnRunning, QueryStartingOperator
+from airflow_provider_continuous.operators.query.base import (
+    End,
+    OnRunning,
+    QueryStartingOperator,
+    is_last_attempt,
+)
 from airflow_provider_continuous.operators.query.this_task import result
 from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.tasks.arguments import given, optional_number, whole_number
@@ -148,6 +153,8 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         try:
             expect(event, "running" if self.wait_for == "running" else "committed")
         except QueryEndedError as error:
+            if not has_failed(event) or is_last_attempt(context):
+                self._leave(context, location)
             if has_failed(event):
                 raise self._with_log(QueryFailedError(str(error)), context) from None
             raise self._with_log(error, context) from None

@@ -31,6 +31,12 @@ def users(context: Context, location: str, storage_conn_id: str | None) -> Users
     return Users(storage, context["ti"].dag_id, context["ti"].run_id)
 
 
+def this_task(context: Context) -> str:
+    """Name this task among those of its DAG run."""
+    mapped = context["ti"].map_index
+    return context["ti"].task_id + ("" if mapped is None or mapped < 0 else f"[{mapped}]")
+
+
 def asker(context: Context) -> str:
     """Name this task, for the log of a query that it asks to end."""
     return f"Airflow task {context['ti'].dag_id}.{context['ti'].task_id}, {context['run_id']}"

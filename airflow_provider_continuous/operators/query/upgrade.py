@@ -20,7 +20,13 @@ from airflow_provider_continuous.operators.query.going_back import (
 )
 from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.tasks.arguments import duration, per_source, whole_number
+from airflow_provider_continuous.tasks.arguments import (
+    duration,
+    given,
+    optional_limit,
+    per_source,
+    whole_number,
+)
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -108,14 +114,15 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             )
         self.rollback_spec = rollback_spec
         self.watch_epochs = watch_epochs
-        self.latency_max_ms = latency_max_ms
-        self.commit_max_ms = commit_max_ms
+        self.latency_max_ms = optional_limit(f"{self.task_id}: latency_max_ms", latency_max_ms)
+        self.commit_max_ms = optional_limit(f"{self.task_id}: commit_max_ms", commit_max_ms)
         if (lag_max is None) != (source is None):
             raise ValueError(f"{self.task_id}: lag_max and source belong together.")
-        self.lag_max = lag_max
+        self.lag_max = optional_limit(f"{self.task_id}: lag_max", lag_max)
         self.source = source
         self.watch_timeout = duration(f"{self.task_id}: watch_timeout", watch_timeout)
         self.on_rollback = on_rollback
+        self._said |= given(rollback_spec=rollback_spec, source=source)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Upgrade, or go on with it."""

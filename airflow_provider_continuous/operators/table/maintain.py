@@ -11,7 +11,13 @@ from airflow.sdk import BaseOperator
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
-from airflow_provider_continuous.tasks.arguments import duration, optional_duration, whole_number
+from airflow_provider_continuous.tasks.arguments import (
+    check_found,
+    duration,
+    given,
+    optional_duration,
+    whole_number,
+)
 from engine.base.extras import needs_engine
 
 if TYPE_CHECKING:
@@ -83,6 +89,7 @@ class MaintainTableOperator(BaseOperator):
         self.file_bytes = file_bytes
         self.maintain_dry_run = dry_run
         self.storage_conn_id = storage_conn_id
+        self._said = given(table=table)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Maintain the table, and return the report."""
@@ -92,8 +99,9 @@ class MaintainTableOperator(BaseOperator):
             from engine.sinks.lakes.upkeep import Orders
             from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
 
-            given = self.checkpoint_location or ()
-            locations = [given] if isinstance(given, str) else given
+            check_found(self, self._said)
+            at = self.checkpoint_location or ()
+            locations = [at] if isinstance(at, str) else at
             checkpoints = [
                 used_checkpoint(each, self.storage_conn_id).checkpoint for each in locations
             ]
