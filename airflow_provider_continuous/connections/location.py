@@ -1,7 +1,10 @@
 """Where a checkpoint lies, with or without an Airflow connection to reach it.
 
 ``s3://my_conn@bucket/orders``, the notation of Airflow's ``ObjectStoragePath``, names the
-connection ``my_conn`` and the URL ``s3://bucket/orders``.
+connection ``my_conn`` and the URL ``s3://bucket/orders``. What stands there in Azure's own
+notation, ``abfss://container@account.dfs.core.windows.net/orders``, is no connection: one goes
+before it,
+``abfss://my_conn@container@account.dfs.core.windows.net/orders``.
 
 A name stands for the folder of that name in a checkpoint root. This is the rule, for whatever takes
 a location:
@@ -30,6 +33,7 @@ KNOWN_FOR_S = 20.0
 """A connection is looked up so often at most, however many looks at its storage fail."""
 _CONN_ID = r"[^/:*]+"
 _NAME = re.compile(rf"(?:(?P<conn_id>{_CONN_ID}):)?(?P<name>[^/:]+)")
+_AZURE: Final = frozenset({"abfs", "abfss", "az"})
 _NOTHING: Final = "None"
 """What a template makes of what is not there: no name."""
 _opened: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
@@ -60,7 +64,9 @@ class CheckpointLocation:
             )
         url = _whole(url)
         parts = urlsplit(url)
-        named = parts.netloc.rpartition("@")[0]
+        named, _, host = parts.netloc.rpartition("@")
+        if parts.scheme in _AZURE and "." in host:  # an account's; a container's name has no dot
+            named = named.rpartition("@")[0]
         if named:
             url = url.replace(f"{named}@", "", 1)
         if not parts.scheme and not url.startswith("/"):
