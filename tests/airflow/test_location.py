@@ -86,6 +86,13 @@ def test_what_cannot_be_a_location(text: object, conn_id: str | None, problem: s
         CheckpointLocation.parse(text, conn_id)
 
 
+def test_a_connection_that_no_provider_opens_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's "No filesystem registered" would be tried again, and not say what is missing."""
+    monkeypatch.setattr("airflow.sdk.io.fs._register_filesystems", dict)
+    with pytest.raises(ConfigError, match=r"'store' cannot open s3.*providers-amazon\[s3fs\]"):
+        CheckpointHook("s3://store@bucket/c").status()
+
+
 @pytest.fixture
 def roots(connection: Callable[..., None]) -> None:
     connection("continuous_default", "continuous", extra={"checkpoint-root": "/default/"})
