@@ -11,6 +11,12 @@ command -v docker >/dev/null || {
 if [ $# -gt 0 ]; then
     exec docker compose "$@"
 fi
+# The DAGs are mounted as they are, and read by another user than you.
+closed=$(find ../dags ! -perm -o=r -o -type d ! -perm -o=x | head -n 1)
+[ -z "$closed" ] || {
+    echo "up: other users, as those in containers are, cannot read $PWD/$closed: chmod -R o+rX $PWD/../dags" >&2
+    exit 1
+}
 docker compose build airflow-init # the image of Airflow and Spark
 docker compose up --detach --wait
 echo "Airflow:  http://127.0.0.1:8080   Spark:  http://127.0.0.1:8090"

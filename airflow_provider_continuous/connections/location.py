@@ -1,7 +1,10 @@
 """Where a checkpoint lies, with or without an Airflow connection to reach it.
 
 ``s3://my_conn@bucket/orders``, the notation of Airflow's ``ObjectStoragePath``, names the
-connection ``my_conn`` and the URL ``s3://bucket/orders``.
+connection ``my_conn`` and the URL ``s3://bucket/orders``. What stands there in Azure's own
+notation, ``abfss://container@account.dfs.core.windows.net/orders``, is no connection: one goes
+before it,
+``abfss://my_conn@container@account.dfs.core.windows.net/orders``.
 
 A name stands for the folder of that name in a checkpoint root. This is the rule, for whatever takes
 a location:
@@ -30,6 +33,13 @@ KNOWN_FOR_S = 20.0
 """A connection is looked up so often at most, however many looks at its storage fail."""
 _CONN_ID = r"[^/:*]+"
 _NAME = re.compile(rf"(?:(?P<conn_id>{_CONN_ID}):)?(?P<name>[^/:]+)")
+_AZURE: Final = frozenset({"abfs", "abfss", "az"})
+_PROVIDERS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "'apache-airflow-providers-amazon[s3fs]'"),
+    **dict.fromkeys(("gs", "gcs"), "apache-airflow-providers-google"),
+    **dict.fromkeys(("abfs", "abfss"), "apache-airflow-providers-microsoft-azure"),
+}
+"""Who owns the scheme, and opens what a connection names."""
 _NOTHING: Final = "None"
 """What a template makes of what is not there: no name."""
 _opened: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
@@ -60,7 +70,9 @@ class CheckpointLocation:
             )
         url = _whole(url)
         parts = urlsplit(url)
-        named = parts.netloc.rpartition("@")[0]
+        named, _, host = parts.netloc.rpartition("@")
+        if parts.scheme in _AZURE and "." in host:  # an account's; a container's name has no dot
+            named = named.rpartition("@")[0]
         if named:
             url = url.replace(f"{named}@", "", 1)
         if not parts.scheme and not url.startswith("/"):
@@ -92,14 +104,22 @@ class CheckpointLocation:
         Opening a connection is the business of the provider that owns the scheme, as for Airflow's
         ``ObjectStoragePath``; fsspec remembers what it has built the file system from. Each
         connection is looked up once, and again after :meth:`look_up_again`.
+
+        :raises ConfigError: no provider that is installed owns the scheme.
         """
         if self.conn_id is None:
             return {}
         scheme = urlsplit(self.url).scheme
         known = _opened.get((scheme, self.conn_id))
         if known is None:
-            from airflow.sdk.io import get_fs  # attach would remember it for ever
+            from airflow.sdk.io import get_fs, has_fs  # attach would remember it for ever
 
+            if not has_fs(scheme):
+                raise ConfigError(
+                    f"The connection {self.conn_id!r} cannot open {self.url}: no provider that is "
+                    f"installed here knows {scheme}://.",
+                    hint=f"pip install {_PROVIDERS.get(scheme, 'the one that does')}",
+                )
             known = time.monotonic(), dict(get_fs(scheme, self.conn_id).storage_options)
             _opened[scheme, self.conn_id] = known
         return dict(known[1])

@@ -52,6 +52,8 @@ from engine.query.spec import load_spec, parse_document, read_document
 
 __all__ = ["ConnectionSettings", "ContinuousQueryHook"]
 
+_LOCAL_QUERY = "A query in the deploy mode local"
+
 
 class ContinuousQueryHook(BaseHook):
     """Runs continuous queries, each in a process of its own that outlives the task.
@@ -116,6 +118,8 @@ class ContinuousQueryHook(BaseHook):
             if self.settings.python is not None:
                 environment = query_environment(other_python=True)
                 check_interpreter(self.settings.python, {**environment, **variables})
+            elif cluster is None:
+                require_engine(_LOCAL_QUERY)
             binary = None if cluster is None else cluster.find_binary(self.settings.python)
             if cluster is not None:
                 unknown_java()
@@ -361,7 +365,7 @@ class ContinuousQueryHook(BaseHook):
         if submission.python is not None:
             check_interpreter(submission.python, submission.environment())
         elif self.settings.deploy_mode == "local":
-            require_engine("A query in the deploy mode local")
+            require_engine(_LOCAL_QUERY)
         return submission
 
     def _log_dir(self, checkpoint_url: str) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.rewind import ASIDE
+from engine.checkpoint.storage.fsspec_storage import refuse_one_slash
 from engine.errors import CheckpointError, ConfigError
 
 DEPTH_MAX = 4
@@ -150,6 +151,7 @@ def _holds_logs(name: str, beside: Collection[str]) -> bool:
 def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     import fsspec
 
+    refuse_one_slash(location)
     try:
         fs, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
     except (ImportError, ValueError) as exc:

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from engine.base.connector_options import Options
 from engine.base.locations import local_path
+from engine.clients.kafka import import_client
 from engine.errors import ConfigError
 from engine.sources.kafka.offsets import offset_of
-from engine.sources.kafka.options import source_options
+from engine.sources.kafka.options import OWNER, source_options
 from engine.sources.kafka.topics import KafkaTopics, consumer_settings
 from engine.sources.offset_order import distance
 from engine.sources.tail.ends import latest_offset as tail_end
@@ -19,6 +20,7 @@ from engine.sources.tail.watched_folder import Folder
 
 def _kafka(given: Mapping[str, str]) -> Any:
     options = source_options(given)
+    import_client(OWNER)
     topics = KafkaTopics(consumer_settings(options.client), options.subscription)
     try:
         return offset_of(topics.latest(topics.partitions()).items())
@@ -45,7 +47,8 @@ def latest_offset(source: Mapping[str, Any]) -> Any:
     """The offset behind everything that is in a source now.
 
     :param source: ``format`` and ``options``, as in a query's specification.
-    :raises ConfigError: a source of this format cannot be asked, or its options are wrong.
+    :raises ConfigError: a source of this format cannot be asked, its options are wrong, or its
+        client is not installed.
     :raises SourceError: it cannot be reached.
     """
     name = str(source.get("format", "")).lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import re
 import textwrap
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from airflow_provider_continuous.compat import TaskDeferred
 from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.get_provider_info import get_provider_info
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -49,6 +51,22 @@ def test_everything_has_a_page() -> None:
     assert {"StartContinuousQueryOperator", "EpochCommittedSensor", "EpochEventTrigger"} < names
     text = "\n".join(page.read_text() for page in PAGES)
     assert sorted(name for name in names if name not in text) == []
+
+
+def test_the_configuration_can_be_taken_as_it_is() -> None:
+    """Airflow takes what stands behind a value for a part of it, comments too."""
+    (block,) = re.findall(
+        r"^```ini\n(.*?)^```",
+        (ROOT / "docs" / "airflow" / "interface.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    written = configparser.ConfigParser(interpolation=None)
+    written.read_string(block)
+
+    options = get_provider_info()["config"]["continuous"]["options"]
+    known = {name: option["default"] for name, option in options.items()}
+    known["checkpoint_roots"] = options["checkpoint_roots"]["example"]
+    assert dict(written["continuous"]) == known
 
 
 def test_an_operator_of_your_own(live: LiveCheckpoint, context: Any) -> None:

@@ -24,6 +24,8 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 
+ACCOUNT = "account.dfs.core.windows.net"
+
 
 @pytest.mark.parametrize(
     ("text", "conn_id", "expected"),
@@ -36,10 +38,23 @@ from engine.errors import ConfigError
         ("s3://bucket/c", "store", CheckpointLocation("s3://bucket/c", "store")),
         ("s3://store@bucket/c", "store", CheckpointLocation("s3://bucket/c", "store")),
         (ObjectStoragePath("memory://store@c"), None, CheckpointLocation("memory:///c", "store")),
+        ("abfs://store@box/c", None, CheckpointLocation("abfs://box/c", "store")),
+        (f"abfss://box@{ACCOUNT}/c", None, CheckpointLocation(f"abfss://box@{ACCOUNT}/c")),
+        (
+            f"abfss://box@{ACCOUNT}/c",
+            "store",
+            CheckpointLocation(f"abfss://box@{ACCOUNT}/c", "store"),
+        ),
+        (
+            f"abfss://store@box@{ACCOUNT}/c",
+            None,
+            CheckpointLocation(f"abfss://box@{ACCOUNT}/c", "store"),
+        ),
     ],
 )
 def test_parse(text: object, conn_id: str | None, expected: CheckpointLocation) -> None:
     assert CheckpointLocation.parse(text, conn_id) == expected
+    assert CheckpointLocation.parse(expected.text) == expected
 
 
 def test_a_name_is_a_folder_in_the_checkpoint_root(connection: Callable[..., None]) -> None:
@@ -69,6 +84,13 @@ def test_a_name_is_a_folder_in_the_checkpoint_root(connection: Callable[..., Non
 def test_what_cannot_be_a_location(text: object, conn_id: str | None, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         CheckpointLocation.parse(text, conn_id)
+
+
+def test_a_connection_that_no_provider_opens_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's "No filesystem registered" would be tried again, and not say what is missing."""
+    monkeypatch.setattr("airflow.sdk.io.fs._register_filesystems", dict)
+    with pytest.raises(ConfigError, match=r"'store' cannot open s3.*providers-amazon\[s3fs\]"):
+        CheckpointHook("s3://store@bucket/c").status()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,16 @@ def test_what_a_connection_says(monkeypatch: pytest.MonkeyPatch, conf: Any) -> N
         "local", "s3://bucket/c", "/logs", {"spark.master": "local[2]"}
     )
     assert hook.test_connection()[0] is True
+
+
+def test_the_button_tells_that_no_query_could_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a start does, where the extra ``[engine]`` is not installed."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    done, message = ContinuousQueryHook().test_connection()
+
+    assert not done
+    assert "needs pyspark, which is not installed here" in message
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -204,6 +205,37 @@ def test_secrets_are_made_once_and_are_private(secrets: Path) -> None:
     subprocess.run([DOCKER / "make_secrets.sh", secrets], check=True)
 
     assert {path.name: path.read_text() for path in secrets.iterdir()} == values
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_dags_that_containers_could_not_read_are_told(
+    secrets: Path, tmp_path: Path, closed: bool
+) -> None:
+    """A checkout by somebody whose umask is 077: Airflow would show no DAG, and say nothing."""
+    shutil.copytree(secrets, tmp_path / "docker" / "secrets")
+    shutil.copy(DOCKER / "up.sh", tmp_path / "docker")
+    shutil.copy(DOCKER / "make_secrets.sh", tmp_path / "docker")
+    dag = tmp_path / "dags" / "flights" / "query.py"
+    dag.parent.mkdir(parents=True)
+    dag.touch()
+    for path, mode in [(dag, 0o600 if closed else 0o644), (dag.parent, 0o755)]:
+        path.chmod(mode)
+    (tmp_path / "docker.log").touch()
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/docker.log\n')
+    docker.chmod(0o755)
+
+    ran = subprocess.run(
+        [tmp_path / "docker" / "up.sh"],
+        env={"PATH": f"{docker.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ran.returncode == int(closed), ran.stderr
+    assert ("flights/query.py: chmod -R o+rX" in ran.stderr) is closed
+    assert ("up --detach --wait" in (tmp_path / "docker.log").read_text()) is not closed
 
 
 def test_a_service_gets_the_secrets_that_it_reads_and_no_others() -> None:

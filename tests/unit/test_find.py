@@ -50,6 +50,11 @@ def test_what_is_a_pattern() -> None:
     assert not is_pattern("s3://bucket/orders")
 
 
+def test_a_slash_that_is_missing() -> None:
+    with pytest.raises(ConfigError, match=r"one slash behind its scheme.*s3://bucket/\*"):
+        find_checkpoints("s3:/bucket/*")
+
+
 def test_a_scheme_that_nobody_knows() -> None:
     with pytest.raises(ConfigError, match="nosuch"):
         find_checkpoints("nosuch://bucket/*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,10 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         latest_offset({"format": "rate", "options": {}})
     with pytest.raises(ConfigError, match="not a folder"):
         latest_offset({"format": "tail", "options": {"path": str(tmp_path / "gone")}})
+
+
+def test_an_end_that_nobody_can_ask_for_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
+    with pytest.raises(ConfigError, match=r"which is not installed\. pip install .*\[kafka\]"):
+        latest_offset({"format": "kafka", "options": options})

@@ -258,6 +258,8 @@ def test_a_relative_path_is_resolved_once(tmp_path: Path, monkeypatch: pytest.Mo
         ("", "is empty"),
         ("   ", "is empty"),
         ("nosuch://bucket/path", "nosuch"),
+        ("s3:/bucket/path", "one slash"),  # fsspec makes a local folder of these
+        ("dbfs:/checkpoints/orders", "one slash"),
         ("file://host/path", "names the host 'host'"),
     ],
 )

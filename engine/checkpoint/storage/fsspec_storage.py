@@ -25,6 +25,7 @@ checksum twins in object stores, so none are looked for.
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -59,10 +60,12 @@ _TIMES = ("mtime", "modified", "LastModified", "last_modified", "updated", "crea
 def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """What fsspec has for a URL, and the place in it.
 
-    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
+    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it; or a slash is
+        missing behind it.
     """
     import fsspec
 
+    refuse_one_slash(url)
     options = dict(storage_options or {})
     if urlsplit(url).scheme in OBJECT_STORES:
         # fsspec would keep listings, and a look for a claim must see what is there now.
@@ -83,6 +86,21 @@ def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None)
             hint="Give a local path, or a URL that fsspec knows, e.g. s3://bucket/path.",
         ) from exc
     return fs, root
+
+
+def refuse_one_slash(url: str) -> None:
+    """Refuse ``s3:/bucket/path``, of which fsspec makes a local folder.
+
+    :raises ConfigError: it is of that kind.
+    """
+    scheme, _, rest = url.partition(":")
+    if rest.startswith("/") and "://" not in url and re.fullmatch(r"[a-zA-Z][\w+.-]*", scheme):
+        if scheme in ("file", "local"):
+            return
+        raise ConfigError(
+            f"{url} has one slash behind its scheme.",
+            hint=f"There are two, and then the bucket or the host: {scheme}:/{rest}",
+        )
 
 
 class FsspecStorage(Storage):
