@@ -45,8 +45,8 @@ SPEC = {
     tags=["continuous", "example"],
     doc_md=__doc__,
     params={
-        "output": Param(f"{FOLDER}/always-on/output", type="string"),
-        "checkpoint": Param(f"{FOLDER}/always-on/checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/always-on", type="string"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/always-on", type="string"),
     },
 )
 def always_on() -> None:

@@ -21,7 +21,7 @@ from airflow_provider_continuous.assets.uris import query_asset
 FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
 
 always_on_rows = query_asset(
-    f"{FOLDER}/always-on/checkpoint", name="always-on", every=5, from_epoch=0
+    f"{FOLDER}/checkpoints/always-on", name="always-on", every=5, from_epoch=0
 )
 
 

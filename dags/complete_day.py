@@ -57,8 +57,8 @@ SPEC = {
     doc_md=__doc__,
     params={
         "input": Param(f"{FOLDER}/readings", type="string", description="Folder of JSON files"),
-        "output": Param(f"{FOLDER}/readings-by-hour", type="string", description="For Parquet"),
-        "checkpoint": Param(f"{FOLDER}/readings-checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/readings", type="string", description="For Parquet"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/readings", type="string"),
         "until": Param("", type="string", description="End of the day; else the interval's"),
     },
 )

@@ -54,8 +54,8 @@ SPEC = {
     doc_md=__doc__,
     params={
         "input": Param(f"{FOLDER}/input", type="string", description="Folder of JSON lines"),
-        "output": Param(f"{FOLDER}/output", type="string", description="Folder for Parquet"),
-        "checkpoint": Param(f"{FOLDER}/checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/flights", type="string", description="For Parquet"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/flights", type="string"),
         "epochs": Param(5, type="integer", minimum=1, description="How many epochs to wait for"),
     },
 )

@@ -32,7 +32,7 @@ CHECKPOINT = "{{ params.checkpoint }}"
     is_paused_upon_creation=True,
     tags=["continuous", "example"],
     doc_md=__doc__,
-    params={"checkpoint": Param(f"{FOLDER}/always-on/checkpoint", type="string")},
+    params={"checkpoint": Param(f"{FOLDER}/checkpoints/always-on", type="string")},
 )
 def health_watch() -> None:
     healthy = QueryHealthSensor(

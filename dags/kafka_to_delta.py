@@ -55,10 +55,10 @@ def query(name: str, checkpoint: str, **parts: Any) -> dict[str, Any]:
     tags=["continuous", "example"],
     doc_md=__doc__,
     params={
-        "folder": Param(f"{FOLDER}/kafka", type="string", description="Table and checkpoints"),
+        "folder": Param(FOLDER, type="string", description="Table and checkpoints"),
         "departures": Param("departures", type="string", description="Topic"),
         "delays": Param("delays", type="string", description="Topic"),
-        "done": Param(f"{FOLDER}/kafka/_SUCCESS", type="string", description="All has been sent"),
+        "done": Param(f"{FOLDER}/_SUCCESS", type="string", description="All has been sent"),
     },
 )
 def kafka_to_delta() -> None:

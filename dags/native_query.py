@@ -39,8 +39,8 @@ SPEC = {
     tags=["continuous", "example"],
     doc_md=__doc__,
     params={
-        "output": Param(f"{FOLDER}/native/output", type="string"),
-        "checkpoint": Param(f"{FOLDER}/native/checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/native", type="string"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/native", type="string"),
         "master": Param(MASTER, type="string", description="Where the query runs"),
     },
 )

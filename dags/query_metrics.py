@@ -30,7 +30,7 @@ FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
     is_paused_upon_creation=True,
     tags=["continuous", "example"],
     doc_md=__doc__,
-    params={"root": Param(FOLDER, type="string", description="The folder of the checkpoints")},
+    params={"root": Param(f"{FOLDER}/checkpoints", type="string", description="Of checkpoints")},
 )
 def query_metrics() -> None:
     PublishMetricsOperator(task_id="publish", checkpoint_location="{{ params.root }}/*")

@@ -42,8 +42,8 @@ SPEC = {
     tags=["continuous", "example"],
     doc_md=__doc__,
     params={
-        "output": Param(f"{FOLDER}/replayed/output", type="string"),
-        "checkpoint": Param(f"{FOLDER}/replayed/checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/replayed", type="string"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/replayed", type="string"),
         "master": Param(MASTER, type="string", description="Where the query runs"),
         "epoch": Param(1, type="integer", minimum=0, description="The last epoch that stays"),
     },

@@ -27,7 +27,7 @@ FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
     catchup=False,
     tags=["continuous", "example"],
     doc_md=__doc__,
-    params={"root": Param(FOLDER, type="string", description="The folder of the checkpoints")},
+    params={"root": Param(f"{FOLDER}/checkpoints", type="string", description="Of checkpoints")},
 )
 def scheduled_pruning() -> None:
     PruneCheckpointOperator(

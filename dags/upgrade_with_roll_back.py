@@ -42,8 +42,8 @@ OLD = {
         "sql": Param(
             "SELECT value, value * 2 AS doubled FROM source WHERE value % 10 = 0", type="string"
         ),
-        "output": Param(f"{FOLDER}/upgraded/output", type="string"),
-        "checkpoint": Param(f"{FOLDER}/upgraded/checkpoint", type="string"),
+        "output": Param(f"{FOLDER}/output/upgraded", type="string"),
+        "checkpoint": Param(f"{FOLDER}/checkpoints/upgraded", type="string"),
         "master": Param(MASTER, type="string", description="Where the query runs"),
     },
 )

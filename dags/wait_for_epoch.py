@@ -27,7 +27,7 @@ FOLDER = os.environ.get("CONTINUOUS_DEMO_DIR", "/tmp/continuous-demo")
     catchup=False,
     tags=["continuous", "example"],
     doc_md=__doc__,
-    params={"checkpoint": Param(f"{FOLDER}/checkpoint", type="string")},
+    params={"checkpoint": Param(f"{FOLDER}/checkpoints/flights", type="string")},
 )
 def wait_for_epoch() -> None:
     committed = EpochCommittedSensor(

@@ -16,7 +16,7 @@ from play import ROOT, Demo, Feeder, epochs, fresh, pairs
 from engine.commands.result import format_bytes
 
 FOLDER = ROOT / ".demo"
-CHECKPOINT = FOLDER / "checkpoint"
+CHECKPOINT = FOLDER / "checkpoints" / "flights"
 
 
 def describe(step: str, result: dict[str, Any]) -> str:

@@ -21,9 +21,8 @@ from tests.servers.jars import NoJarsError
 from tests.servers.kafka import PASSWORD, USER, Kafka, running_kafka
 
 FOLDER = ROOT / ".demo-kafka"
-DATA = FOLDER / "kafka"
-CHECKPOINTS = {name: DATA / "checkpoints" / name for name in ("delays", "table")}
-DONE = DATA / "_SUCCESS"
+CHECKPOINTS = {name: FOLDER / "checkpoints" / name for name in ("delays", "table")}
+DONE = FOLDER / "_SUCCESS"
 SHOWN_ROWS = 5
 
 
@@ -37,7 +36,7 @@ def describe(step: str, result: dict[str, Any]) -> str:
     if step == "compare":
         from deltalake import DeltaTable
 
-        rows = DeltaTable(DATA / "table").to_pyarrow_dataset().head(SHOWN_ROWS).to_pandas()
+        rows = DeltaTable(FOLDER / "table").to_pyarrow_dataset().head(SHOWN_ROWS).to_pandas()
         return f"{pairs(result)}\n\n{rows.to_string(index=False)}"
     return pairs(result)
 
@@ -84,7 +83,6 @@ def feeder(kafka: Kafka) -> Feeder:
 def main() -> int:
     """Run the demo and return the exit code."""
     fresh(FOLDER)
-    DATA.mkdir()
     say("Starting Kafka")
     try:
         with running_kafka(FOLDER / "broker") as kafka:

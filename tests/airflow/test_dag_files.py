@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_continuous.compat import RELEASE
 
-Dags = dict[str, tuple[str, list[str], list[str]]]
+Dags = dict[str, tuple[str, list[str], list[str], dict[str, str]]]
 Parsed = tuple[dict[str, str], list[str], Dags]
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -32,6 +32,7 @@ dags = {
         dag.doc_md or "",
         sorted(dag.task_ids),
         [task.task_id for task in dag.tasks if task.is_setup and task.on_kill_action != "drain"],
+        {param: str(value) for param, value in dag.params.dump().items()},
     ]
     for name, dag in bag.dags.items()
 }
@@ -59,7 +60,7 @@ def test_they_parse_without_spark(parsed: Parsed) -> None:
 
 def test_a_start_whose_teardown_drains_drains_itself_when_it_fails_late(parsed: Parsed) -> None:
     """A teardown does not run when its setup has failed."""
-    assert {name: starts for name, (_, _, starts) in parsed[2].items() if starts} == {}
+    assert {name: starts for name, (_, _, starts, _) in parsed[2].items() if starts} == {}
 
 
 def test_they_are_all_there_and_documented(
@@ -70,5 +71,13 @@ def test_they_are_all_there_and_documented(
     assert {"flights_demo", "scheduled_pruning", "wait_for_epoch"} <= set(dags)
     assert set(dags) == {path.stem for path in DAGS.glob("*.py")} - WITHOUT
     assert {"start", "wait_for_epochs", "compare", "prune", "drain"} <= set(dags["flights_demo"][1])
-    for name, (documentation, _, _) in dags.items():
+    for name, (documentation, *_) in dags.items():
         assert len(documentation) > 200, name
+
+
+def test_who_looks_at_all_checkpoints_finds_those_of_the_others(parsed: Parsed) -> None:
+    params = {name: of for name, (*_, of) in parsed[2].items()}
+    roots = {params[name]["root"] for name in ("query_metrics", "scheduled_pruning")}
+
+    places = {str(Path(of["checkpoint"]).parent) for of in params.values() if "checkpoint" in of}
+    assert places | {f"{params['kafka_to_delta']['folder']}/checkpoints"} == roots

@@ -137,7 +137,7 @@ def test_an_example_runs_on_the_cluster_and_the_page_sees_it(
     Airflow's scheduler: each sees the files of others by the volumes that it mounts alone."""
     wait_for(lambda: airflow.dag_known("always_on"), SOON_S, "the example DAG")
     airflow.pause("always_on", paused=False)  # it is always on: that starts it
-    checkpoint = "/data/demo/always-on/checkpoint"
+    checkpoint = "/data/demo/checkpoints/always-on"
 
     def shown() -> bool:
         stack.check()

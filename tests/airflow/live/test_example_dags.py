@@ -93,8 +93,7 @@ def arrive(folder: Path, name: str, times: list[str]) -> None:
 
 def test_always_on_and_the_batches_behind_it(airflow: AirflowClient) -> None:
     """Killed, the query is back; its epochs start batch runs; marked as done, it is drained."""
-    folder = Path(os.environ["CONTINUOUS_DEMO_DIR"]) / "always-on"
-    query = Checkpoint(str(folder / "checkpoint"))
+    query = Checkpoint(f"{os.environ['CONTINUOUS_DEMO_DIR']}/checkpoints/always-on")
     for name in ("asset_triggered", "always_on"):
         wait_for(lambda dag=name: airflow.dag_known(dag), RUN_S, f"the DAG {name}")
     try:
