@@ -48,8 +48,17 @@ def end_with_worker() -> bool:
 
 
 def page_refresh_s() -> int:
-    """Seconds after which the pages that show the queries look again; 0: never."""
-    return int(_option("page_refresh"))
+    """Seconds after which the pages that show the queries look again; 0: never.
+
+    :raises ConfigError: no whole number, or less than 0.
+    """
+    said = _option("page_refresh")
+    if not said.isdecimal():
+        raise ConfigError(
+            f"[{SECTION}] page_refresh is {said!r}: it is no whole number of seconds.",
+            hint="0 keeps the pages as they are.",
+        )
+    return int(said)
 
 
 def _option(name: str) -> str:

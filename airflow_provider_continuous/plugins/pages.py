@@ -18,7 +18,13 @@ import jinja2
 from airflow.api_fastapi.app import get_auth_manager
 from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from fastapi.staticfiles import StaticFiles
 from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException as AnyHTTPException
@@ -36,7 +42,7 @@ from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.base.json_text import excerpt
-from engine.errors import ContinuousError
+from engine.errors import ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
 
@@ -62,6 +68,7 @@ def create_app() -> FastAPI:
     app.mount("/static", StaticFiles(directory=_HERE / "static"))
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _misread)
+    app.add_exception_handler(ConfigError, _misconfigured)
     html = partial(_html, _templates())
     app.state.html = html
 
@@ -184,6 +191,11 @@ async def _misread(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     told = [f"{each['loc'][-1]}={each['input']!r}: {each['msg']}." for each in error.errors()]
     return await _refused(request, HTTPException(422, " ".join(told)))
+
+
+async def _misconfigured(request: Request, error: Exception) -> Response:
+    """Without a page, which needs the setting that is wrong."""
+    return PlainTextResponse(encodable(redact(str(error))), 500)
 
 
 def _templates() -> jinja2.Environment:

@@ -159,6 +159,23 @@ def test_an_address_that_asks_for_what_there_is_not(
         assert "epoch=" in text
 
 
+@pytest.mark.parametrize("said", ["often", "0.5", "-5"])
+def test_a_refresh_that_is_no_time_is_told(
+    client: TestClient,
+    known: Any,
+    running: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+) -> None:
+    known("seen")
+    monkeypatch.setenv("AIRFLOW__CONTINUOUS__PAGE_REFRESH", said)
+
+    answer = client.get("/query", params={"at": running.location}, headers={"accept": "text/html"})
+
+    assert answer.status_code == 500
+    assert f"[continuous] page_refresh is '{said}'" in answer.text
+
+
 def act(client: TestClient, action: str, **asked: Any) -> Any:
     return client.post(f"/act/{action}", params={"at": "/x"}, json=asked, headers=HEADER)
 
