@@ -65,6 +65,11 @@ def index_out_of_bounds(count: int) -> SketchError:
     return SketchError("java.lang.", "ArrayIndexOutOfBoundsException", text)
 
 
+def as_int(number: int) -> int:
+    """The lowest 32 bits: what Java computes with an int."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
 def as_long(number: float) -> int:
     """As Java casts a double to 64 bits."""
     if number != number:
