@@ -106,6 +106,23 @@ def test_tuple_sketches_to_which_hashes_can_be_added(spark: SparkSession, of: st
     assert_parity(spark, table, expressions, ansi=[True])
 
 
+def test_tuple_sketches_that_name_their_summaries(spark: SparkSession) -> None:
+    """In so many bytes, less than none from 128 on; hashes are where that leads to, if any."""
+    sketches = [
+        bytes((1, 1, 9, 1, 4 | flags)) + bytes(flags) + struct.pack("<Bi", named, count) + rest
+        for flags in (0, 8)
+        for named in (0, 3, 24, 127, 128, 184, 243, 246, 250, 254, 255)
+        for count in (0, 1, 2, -1)
+        for rest in (b"", bytes(number % 5 // 4 for number in range(30)))
+    ]
+    expressions = [
+        f"tuple_sketch_{what}_{of}(a)"
+        for of in ("integer", "double")
+        for what in ("estimate", "theta", "summary")
+    ]
+    assert_parity(spark, pa.table({"a": sketches}), expressions, ansi=[True])
+
+
 def test_tuple_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
     """Of an intersection with them nothing can come, not even nothing; with hashes beyond theta
     there are places without a summary; with 0 nothing can be sought."""

@@ -72,6 +72,11 @@ def out_of_bounds(at: int, length: int, room: int) -> SketchError:
     return SketchError(package, "MemoryBoundsException", f"{text}, allocSize: {room}")
 
 
+def as_byte(number: int) -> int:
+    """0 to 255, as Java reads it where it does not mean that."""
+    return (number + 128) % 256 - 128
+
+
 def as_int(number: int) -> int:
     """The lowest 32 bits: what Java computes with an int."""
     return (number + 2**31) % 2**32 - 2**31
