@@ -46,7 +46,9 @@ is new. How a function is added: [adding a function](adding-a-function.md).
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 - A damaged KLL sketch that promises more than it holds, or one of another type, is an error here.
   Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were
-  compared, of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`.
+  compared, of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`. So is any damaged sketch that
+  promises more than a JVM's memory holds, and a KLL sketch without levels: in Spark these are an
+  OutOfMemoryError and a StackOverflowError.
 - A constant that raises does so at the first row that reaches it, and one that Spark's optimizer
   would only fail to compute, such as `array(1, 2)[5]` in ANSI mode, is what it is without
   constants: NULL. Spark fails before it begins.

@@ -104,9 +104,21 @@ def test_kll_with_nan_is_merged(spark: SparkSession, of: str) -> None:
     within = full[: 28 + 2 * size] + values + full[28 + 10 * size :]
     pairs = [(whole, least), (least, whole), (least, least), (whole, full), (whole, within)]
     pairs += [(within, whole), (least, within), (within, least)]
+    largest = [
+        each[: 28 + size] + least[28 : 28 + size] + each[28 + 2 * size :] for each in (whole, full)
+    ]
+    pairs += [(each, other) for each in largest for other in (whole, full, within)]
     table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
     expressions = [f"kll_sketch_to_string_{of}(kll_sketch_merge_{of}(a, b))"]
     assert_parity(spark, table, expressions)
+
+
+def test_kll_whose_values_begin_before_all_numbers(spark: SparkSession) -> None:
+    """How many values there are, and bytes of them, is more than 32 bits count."""
+    starts = (-(2**31), -(2**31) + 6, -(2**30), -(2**29), -(2**28) + 1, -5, 2**31 - 1)
+    sketches = [_that_can_be_added_to([start, 8], "<i8") for start in starts]
+    expressions = ["kll_sketch_to_string_bigint(b)", "kll_sketch_get_n_bigint(b)"]
+    assert_parity(spark, pa.table({"b": sketches}), expressions)
 
 
 def test_ranks_in_kll_sketches_of_more_values_than_doubles_count(spark: SparkSession) -> None:

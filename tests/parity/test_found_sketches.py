@@ -106,6 +106,23 @@ def test_tuple_sketches_to_which_hashes_can_be_added(spark: SparkSession, of: st
     assert_parity(spark, table, expressions, ansi=[True])
 
 
+def test_tuple_sketches_that_name_their_summaries(spark: SparkSession) -> None:
+    """In so many bytes, less than none from 128 on; hashes are where that leads to, if any."""
+    sketches = [
+        bytes((1, 1, 9, 1, 4 | flags)) + bytes(flags) + struct.pack("<Bi", named, count) + rest
+        for flags in (0, 8)
+        for named in (0, 3, 24, 127, 128, 184, 243, 246, 250, 254, 255)
+        for count in (0, 1, 2, -1)
+        for rest in (b"", bytes(number % 5 // 4 for number in range(30)))
+    ]
+    expressions = [
+        f"tuple_sketch_{what}_{of}(a)"
+        for of in ("integer", "double")
+        for what in ("estimate", "theta", "summary")
+    ]
+    assert_parity(spark, pa.table({"a": sketches}), expressions, ansi=[True])
+
+
 def test_tuple_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
     """Of an intersection with them nothing can come, not even nothing; with hashes beyond theta
     there are places without a summary; with 0 nothing can be sought."""
@@ -151,6 +168,47 @@ def test_theta_sketches_whose_hashes_are_none(spark: SparkSession) -> None:
     pairs = [(_theta(5, half), _theta(5, theta=theta)) for theta in (9 - half * 2, -5, 3 - half)]
     table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
     assert_parity(spark, table, ["theta_union(a, b)"], ansi=[True])
+
+
+def test_theta_sketches_of_old_versions(spark: SparkSession) -> None:
+    """Their bytes are counted in 32 bits; the second version has all of its preamble."""
+    half = 2**62
+    counts = (0, 1, 2, -1, -(2**31), -963_912_704, -478_335_910, 2**26)
+    old = [
+        struct.pack("<6BHifq", longs, version, 3, 0, 0, 0, 37836, count, 1, theta) + bytes(16)
+        for longs, version in ((3, 1), (1, 2), (2, 2), (3, 2))
+        for count in counts
+        for theta in (_MOST, half)
+    ]
+    sketches = [each[:length] for each in old for length in (12, 15, 16, 23, 24, 32, 40)]
+    table = pa.table({"a": sketches, "b": [_theta(5)] * len(sketches)})
+    expressions = ["theta_sketch_estimate(a)", "theta_union(a, b)", "theta_difference(b, a)"]
+    assert_parity(spark, table, expressions, ansi=[True])
+
+
+def test_theta_sketches_whose_preamble_says_something_else(spark: SparkSession) -> None:
+    """Without a preamble, compressed and empty with a theta or not, of a negative number of hashes
+    whose theta is below the hashes of the other, of a theta below 0 behind many hashes."""
+    half, many = 2**62, [2**58 * number + 3 for number in range(1, 31)]
+    sketches = [
+        _theta(half + 1),
+        _theta(*many),
+        _theta(5, half + 1, half + 2),
+        b"\x00" + _theta(5, 7)[1:],
+        b"\x00" + _theta(0, 5, 7, theta=-half)[1:],
+        _theta(theta=half),
+        _theta(theta=half, count=-1),
+        _theta(theta=-(2**61), flags=0x1A),
+        *(
+            struct.pack("<6BH", longs, 4, 3, 60, 1, flags, 37836) + theta + bytes(1)
+            for longs, theta in ((1, b""), (2, struct.pack("<q", half)))
+            for flags in (0x1A, 0x1E, 0x85)
+        ),
+    ]
+    pairs = [(a, b) for a in sketches for b in sketches]
+    table = pa.table(dict(zip("ab", zip(*pairs, strict=True), strict=True)))
+    expressions = ["theta_intersection(a, b)", "theta_difference(a, b)", "theta_union(a, b, 4)"]
+    assert_parity(spark, table, expressions, ansi=[True])
 
 
 def test_compressed_theta_sketches_of_odd_sizes(spark: SparkSession) -> None:

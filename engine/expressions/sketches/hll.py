@@ -9,11 +9,11 @@ Source: ``datasketchesExpressions.scala`` of Spark; ``Union.java`` of datasketch
 from __future__ import annotations
 
 import importlib.util
+import math
 import struct
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
-
-import numpy as np
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
@@ -45,7 +45,7 @@ def hll_sketch_estimate(data: bytes) -> int:
     try:
         if isinstance(sketch, Coupons):
             return rounded(_estimate_of_coupons(sketch.count))
-        return rounded(_estimate(sketch.to_bytes()))
+        return rounded(_estimate_of_registers(sketch))
     except SketchError as error:
         raise _invalid(error) from error
 
@@ -78,9 +78,7 @@ def _united(united: HllSketch, sketch: HllSketch) -> HllSketch:
         return _with_coupons(united, sketch)
     if isinstance(united, Coupons):
         return _with_coupons(sketch.rebuilt(united.lg_slots), united)
-    united.values = np.maximum(united.values, sketch.folded(united.lg_slots))
-    united.add_up()
-    united.running, united.out_of_order = 0.0, True
+    united.merge(sketch)
     return united
 
 
@@ -107,6 +105,17 @@ def _estimate_of_coupons(count: int) -> float:
     return _estimate(start + bytes(4 << lg_size))
 
 
+def _estimate_of_registers(sketch: Registers) -> float:
+    """:raises SketchError: the number of those that are 0 matters, and is below 0."""
+    if sketch.least or sketch.at_least >= 0:
+        return _estimate(sketch.to_bytes())
+    found = _estimate(replace(sketch, at_least=0).to_bytes())
+    is_far = found == 0 or found > 3 * len(sketch.values)
+    if is_far and not math.isnan(sketch.low + sketch.high):
+        return found
+    raise bad_argument(f"So many registers are 0: {sketch.at_least}")
+
+
 def _estimate(data: bytes) -> float:
     from datasketches import hll_sketch
 
@@ -120,7 +129,7 @@ def _argument(data: bytes) -> HllSketch:
     try:
         return read_hll(data)
     except SketchError as error:
-        if error.name == "SketchesArgumentException":
+        if error.name in ("SketchesArgumentException", "ArrayIndexOutOfBoundsException"):
             raise _invalid(error) from error
         raise
 

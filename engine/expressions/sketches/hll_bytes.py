@@ -35,20 +35,22 @@ from engine.expressions.sketches.hll_coupons import (
     SET_LG_SIZE,
     Coupons,
 )
+from engine.expressions.sketches.hll_large import lg_size_for, read_large
 from engine.expressions.sketches.hll_registers import BYTES, REGISTERS, Registers, Values
 from engine.expressions.sketches.memory import (
     Memory,
     SketchError,
     bad_argument,
-    bad_state,
     family,
+    index_out_of_bounds,
+    negative_size,
     null_pointer,
+    out_of_bounds,
 )
 
 _PREAMBLES: Final = {LIST: 2, SET: 3, REGISTERS: 10}
 _NIBBLES, _SIXES = 0, 4
 _TYPE: Final = 12
-_LG_MOST: Final = 30
 _LG_SLOTS: Final = range(4, 22)
 
 
@@ -67,11 +69,12 @@ def read_hll(data: bytes) -> Coupons | Registers:
     if memory.unsigned(7) & _TYPE == _TYPE:
         raise _bad_type()
     if form == REGISTERS:
-        check_lg_slots(lg_slots)
         return _read_registers(memory, lg_slots)
     if form == LIST:
         count = memory.unsigned(6)
         listed = _read_ints(memory, 8, count)
+        if count > LIST_SIZE:
+            raise out_of_bounds(0, count, LIST_SIZE)
         return Coupons(lg_slots, listed + [0] * (LIST_SIZE - count), count)
     count, lg_size = memory.int32(8), memory.unsigned(4)
     if memory.unsigned(5) & 8:
@@ -80,7 +83,7 @@ def read_hll(data: bytes) -> Coupons | Registers:
             table.take(memory.int32(12 + 4 * number) & 0xFFFFFFFF)
         return table
     if lg_size < SET_LG_SIZE:
-        lg_size = _lg_size(count)
+        lg_size = max(SET_LG_SIZE, lg_size_for(count))
     return Coupons(lg_slots, _read_ints(memory, 12, 1 << (lg_size & 31)), count, hashed=True)
 
 
@@ -88,15 +91,6 @@ def check_lg_slots(lg_slots: int) -> None:
     """The number of slots, as a power of two."""
     if lg_slots not in _LG_SLOTS:
         raise bad_argument(f"Log K must be between 4 and 21, inclusive: {lg_slots}")
-
-
-def _lg_size(count: int) -> int:
-    """Of a table that does not say it: a quarter of its places is free at least."""
-    lg_size = max(count - 1, 0).bit_length()
-    lg_size += 4 * count > 3 << lg_size
-    if lg_size > _LG_MOST:
-        raise bad_argument("Argument 'powerOf2' must be a positive power of 2.")
-    return max(SET_LG_SIZE, lg_size)
 
 
 def _bad_preamble(memory: Memory, form: int) -> SketchError:
@@ -124,70 +118,64 @@ def _read_ints(memory: Memory, at: int, count: int) -> list[int]:
 
 
 def _read_registers(memory: Memory, lg_slots: int) -> Registers:
+    """As Java shifts, slots may be of any number."""
+    slots, lg_bytes = 1 << (lg_slots & 31), lg_slots & 31
     flags, kind = memory.unsigned(5), memory.unsigned(7) & _TYPE
+    if kind == _NIBBLES:
+        lg_bytes = (lg_slots - 1) & 31
+    if kind != _SIXES and lg_bytes == 31:
+        raise negative_size(-(2**31))
     read = {_NIBBLES: _read_nibbles, _SIXES: _read_sixes, BYTES: _read_bytes}[kind]
-    out_of_order = bool(flags & 16)
     registers = Registers(
         lg_slots,
-        read(memory, 1 << lg_slots),
+        read(memory, slots),
         memory.double(8),
         memory.double(16),
         memory.double(24),
         memory.unsigned(6),
         memory.int32(32),
-        out_of_order,
+        bool(flags & 16),
         kind == BYTES,
     )
     if kind == _NIBBLES:
         registers.lacking = _take_large(memory, registers)
+    if kind == _SIXES and slots == 1:
+        registers.lacking = index_out_of_bounds(1)
     if flags & 32 and kind == BYTES:
         registers.add_up()
     return registers
 
 
 def _read_bytes(memory: Memory, slots: int) -> Values:
-    values: Values = np.frombuffer(memory.some(40, slots), np.uint8) & np.uint8(63)
-    return values
+    return np.frombuffer(memory.some(40, slots), np.uint8).astype(np.int16)
 
 
 def _read_sixes(memory: Memory, slots: int) -> Values:
-    stored = memory.some(40, slots * 3 // 4 + 1)[:-1]
-    bits = np.unpackbits(np.frombuffer(stored, np.uint8), bitorder="little").reshape(slots, 6)
-    return np.packbits(bits, axis=1, bitorder="little")[:, 0]
+    stored = memory.some(40, (slots * 3 & 0xFFFFFFFF) // 4 + 1)
+    bits = np.unpackbits(np.frombuffer(stored, np.uint8), count=slots * 6, bitorder="little")
+    return np.packbits(bits.reshape(slots, 6), axis=1, bitorder="little")[:, 0].astype(np.int16)
 
 
 def _read_nibbles(memory: Memory, slots: int) -> Values:
     stored = np.frombuffer(memory.some(40, slots // 2), np.uint8)
-    values: Values = np.stack([stored & 15, stored >> 4], axis=1).reshape(slots)
-    return values
+    values = np.stack([stored & 15, stored >> 4], axis=1).reshape(slots)
+    return values.astype(np.int16)
 
 
 def _take_large(memory: Memory, registers: Registers) -> SketchError | None:
-    """Values of registers of 4 bits: they are above the least one, and where they are 15 in coupons
+    """Values of registers of 4 bits: they are above the least one, and where they are 15 in a table
     behind. What is wrong where one is not there."""
     values, slots = registers.values, len(registers.values)
-    large = set(np.flatnonzero(values == 15).tolist())
-    values += np.uint8(registers.least)
-    start, stored = 40 + slots // 2, memory.int32(36)
-    count = stored
-    if stored > 0 and not memory.unsigned(5) & 8:
-        count = (len(memory.data) - start) // 4
-    there = set[int]()
-    for number in range(count):
-        coupon = memory.int32(start + 4 * number) & 0xFFFFFFFF
-        slot, value = coupon & (slots - 1), coupon >> 26
-        if slot in there:
-            raise bad_state(
-                f"Found a slotNo that should not be there: SlotNo: {slot}, Value: {value}"
-            )
-        if coupon:
-            there.add(slot)
-            if slot in large:
-                values[slot] = value
-    large -= there
-    if not large:
-        return None
-    if stored > 0:
-        return bad_state(f"SlotNo not found: {min(large)}")
-    call = "org.apache.datasketches.hll.AuxHashMap.mustFindValueFor(int)"
-    return null_pointer(f'Cannot invoke "{call}" because "auxHashMap" is null')
+    large = np.flatnonzero(values == 15).tolist()
+    values += np.int16(registers.least)
+    table = read_large(memory, 40 + slots // 2, registers.lg_slots, slots)
+    if table is None:
+        call = "org.apache.datasketches.hll.AuxHashMap.mustFindValueFor(int)"
+        error = null_pointer(f'Cannot invoke "{call}" because "auxHashMap" is null')
+        return error if large else None
+    try:
+        for slot in large:
+            values[slot] = table.get(slot)
+    except SketchError as error:
+        return error
+    return None

@@ -20,7 +20,7 @@ from engine.expressions.registry import always
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.sketches.kll_merging import merged, write_kll
 from engine.expressions.sketches.kll_sketches import KllSketch, read_kll
-from engine.expressions.sketches.memory import SketchError, bad_argument
+from engine.expressions.sketches.memory import SketchError, as_int, bad_argument
 from engine.expressions.sketches.theta import rounded
 from engine.expressions.tree import Expr
 
@@ -167,7 +167,8 @@ def _last_up_to(items: Any, value: Any) -> int | None:
 def _summary(sketch: KllSketch, dtype: str) -> str:
     size, count = np.dtype(dtype).itemsize, len(sketch.levels) - 1
     free, room = sketch.levels[0], sketch.levels[-1]
-    compact = 20 + 4 * count + (2 + room - free) * size
+    kept = as_int(room - free)
+    compact = as_int(20 + 4 * count + (2 + kept) * size)
     if sketch.n in (0, 1):
         compact = 8 + sketch.n * size
     ends = [
@@ -185,7 +186,7 @@ def _summary(sketch: KllSketch, dtype: str) -> str:
         "Levels": count,
         "Level 0 Sorted": _flag(sketch.sorted),
         "Capacity Items": room,
-        "Retained Items": room - free,
+        "Retained Items": kept,
         "Free Space": free,
         "ReadOnly": "false",
         "Updatable Storage Bytes": 20 + 4 * (count + 1) + (2 + room) * size,

@@ -100,6 +100,10 @@ class _Growing:
         self.values = sketch.values.copy()
         self.sorted = sketch.sorted
         self._n, self._k, self._m = sketch.n, sketch.k, sketch.m
+        is_double, ends = self.values.dtype == np.float64, (sketch.least, sketch.largest)
+        self._lacks_largest = bool(
+            sketch.n and is_double and ~np.isnan(ends[0]) & np.isnan(ends[1])
+        )
 
     def add(self, item: Any) -> None:
         """One value."""
@@ -107,6 +111,7 @@ class _Growing:
             self._make_room(item)
         self.levels[0] -= 1
         self.sorted = False
+        self._lacks_largest &= item == item  # else the next one is the least and the largest
         self._n += 1
         span(self.values, self.levels[0], 1)[0] = item
 
@@ -182,7 +187,7 @@ class _Growing:
         """Halve the first level that is full, for this value."""
         level = self._full()
         if level == len(self.levels) - 2:
-            if self._n == 0 or item != item:  # the least value is none then, or NaN
+            if self._n == 0 or item != item or self._lacks_largest:  # an end is none then, or NaN
                 raise bad_argument("The sketch must not be empty for this operation. ")
             self._add_level()
         levels = self.levels

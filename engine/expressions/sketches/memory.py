@@ -65,6 +65,23 @@ def index_out_of_bounds(count: int) -> SketchError:
     return SketchError("java.lang.", "ArrayIndexOutOfBoundsException", text)
 
 
+def out_of_bounds(at: int, length: int, room: int) -> SketchError:
+    """``MemoryBoundsException``: so much is wanted from there on, where there is so much room."""
+    text = f"reqOffset: {at}, reqLength: {length}, (reqOff + reqLen): {at + length}"
+    package = "org.apache.datasketches.memory."
+    return SketchError(package, "MemoryBoundsException", f"{text}, allocSize: {room}")
+
+
+def as_byte(number: int) -> int:
+    """0 to 255, as Java reads it where it does not mean that."""
+    return (number + 128) % 256 - 128
+
+
+def as_int(number: int) -> int:
+    """The lowest 32 bits: what Java computes with an int."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
 def as_long(number: float) -> int:
     """As Java casts a double to 64 bits."""
     if number != number:
@@ -122,10 +139,5 @@ class Memory:
 
     def _checked(self, at: int, length: int) -> bytes:
         if at < 0 or length < 0 or at + length > len(self.data):
-            raise SketchError(
-                "org.apache.datasketches.memory.",
-                "MemoryBoundsException",
-                f"reqOffset: {at}, reqLength: {length}, (reqOff + reqLen): {at + length},"
-                f" allocSize: {len(self.data)}",
-            )
+            raise out_of_bounds(at, length, len(self.data))
         return self.data

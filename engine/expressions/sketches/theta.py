@@ -26,8 +26,13 @@ from engine.expressions.sketches.memory import (
     family,
     index_out_of_bounds,
 )
-from engine.expressions.sketches.theta_bytes import read_theta, write_theta
-from engine.expressions.sketches.theta_sketches import MOST, SEED_HASH, AnyThetaSketch
+from engine.expressions.sketches.theta_bytes import read_theta, write_empty, write_theta
+from engine.expressions.sketches.theta_sketches import (
+    MOST,
+    SEED_HASH,
+    AnyThetaSketch,
+    ThetaSketch,
+)
 from engine.expressions.tree import Expr
 
 _LG_ENTRIES: Final = range(4, 27)
@@ -64,9 +69,10 @@ def _united(left: bytes, right: bytes, lg_entries: int) -> bytes:
             check_seeds(SEED_HASH, sketch.seed_hash)
             theta, empty = min(theta, sketch.theta, _theta_of(hashes, nominal)), False
             hashes = np.concatenate([hashes, _below(sketch, MOST if sketch.single else theta)])
-    hashes = np.unique(hashes)
-    if theta < 0 and (hashes > theta + MOST).any():  # below it, as Java subtracts
+    held = hashes[hashes < _theta_of(hashes, nominal)] if theta < 0 else NONE
+    if (held > theta + MOST).any():  # below it, as Java subtracts
         raise bad_state("Possible Corruption: curCount parameter is incorrect.")
+    hashes = np.unique(hashes)
     hashes = hashes[hashes < theta]
     if len(hashes) > nominal:
         theta, hashes = int(hashes[nominal]), hashes[:nominal]
@@ -97,6 +103,7 @@ def theta_intersection(left: bytes, right: bytes) -> bytes:
             "Calling getResult() with no intervening intersections would represent the infinite"
             " set, which is not a legal result."
         )
+    kept = positive(kept, theta)
     kept = np.append(kept, np.zeros(count - len(kept), np.int64))
     return write_theta(theta, np.sort(kept), empty=_is_nothing(theta, kept))
 
@@ -107,8 +114,9 @@ def theta_difference(left: bytes, right: bytes) -> bytes:
     first, second = theta_argument(left), theta_argument(right)
     theta = min(first.theta, second.theta)
     if first.empty:
-        seed_hash = first.seed_hash
-        return write_theta(MOST, first.compact(), empty=first.said_empty, seed_hash=seed_hash)
+        if isinstance(first, ThetaSketch):
+            return write_empty(first.seed_hash, bounded=first.bounded)
+        return write_theta(MOST, first.compact(), empty=False, seed_hash=first.seed_hash)
     check_seeds(first.seed_hash, SEED_HASH)
     if second.empty:
         return write_theta(first.theta, first.compact(), empty=False)

@@ -24,6 +24,7 @@ datasketches-java.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,7 @@ import numpy as np
 from engine.expressions.sketches.memory import (
     Longs,
     Memory,
+    as_int,
     bad_argument,
     bad_state,
     family,
@@ -46,7 +48,7 @@ from engine.expressions.sketches.theta_sketches import (
 )
 
 _READ_ONLY, _EMPTY, _COMPACT, _ORDERED, _SINGLE = 2, 4, 8, 16, 32
-_EMPTY_BYTES: Final = bytes((1, 3, 3, 0, 0, _READ_ONLY | _EMPTY | _COMPACT | _ORDERED, 0, 0))
+_ONE: Final = struct.pack("<f", 1)
 
 
 def read_theta(data: bytes) -> AnyThetaSketch:
@@ -99,10 +101,11 @@ def _read_compressed(memory: Memory) -> ThetaSketch:
     weights = np.uint64(1) << np.arange(min(bits, 64), dtype=np.uint64)[::-1]
     differences = ones.reshape(count, bits)[:, -64:].astype(np.uint64) @ weights
     hashes: Longs = np.cumsum(differences, dtype=np.uint64).view(np.int64)
-    empty = bool(flags & _EMPTY)
-    if empty and count:
+    if not flags & _EMPTY:
+        return ThetaSketch(theta, seed_hash, hashes)
+    if count:
         raise bad_state("Illegal State: Empty=true and Current Count != 0.")
-    return ThetaSketch(MOST if empty else theta, seed_hash, hashes, empty)
+    return ThetaSketch(MOST, seed_hash, hashes, empty=True, bounded=theta < MOST)
 
 
 def _int32(data: bytes) -> int:
@@ -110,7 +113,7 @@ def _int32(data: bytes) -> int:
     number = 0
     for place, byte in enumerate(data):
         number |= byte << place % 4 * 8
-    return number - (number >> 31 << 32)
+    return as_int(number)
 
 
 def _read_old(memory: Memory, version: int) -> ThetaSketch:
@@ -121,22 +124,28 @@ def _read_old(memory: Memory, version: int) -> ThetaSketch:
     if longs not in (1, 2, 3):
         raise bad_argument(f"PreLongs must be 1,2, or 3: {longs}")
     seed_hash = SEED_HASH if version == 1 else memory.short(6)
+    if version == 2:
+        _expect(memory, longs * 8)
     count = memory.int32(8) if longs > 1 else 0
     theta = memory.int64(16) if longs > 2 else MOST
     if (count == 0 and theta == MOST) or (version == 1 and len(memory.data) <= 24):
         return _empty()
-    needed = (count + longs) * 8
-    if needed > len(memory.data):
-        raise bad_argument(
-            f"Input Memory or byte[] size is too small: Required Bytes: {needed},"
-            f" bytesIn: {len(memory.data)}"
-        )
+    _expect(memory, as_int((count + longs) * 8))
     if count == 1 and theta == MOST:
         return _single(memory.int64(longs * 8), seed_hash)
     if count < 0:
         raise negative_size(count)
     hashes = memory.longs(longs * 8, count)
     return ThetaSketch(theta, seed_hash, hashes)
+
+
+def _expect(memory: Memory, needed: int) -> None:
+    """There are so many bytes."""
+    if needed > len(memory.data):
+        raise bad_argument(
+            f"Input Memory or byte[] size is too small: Required Bytes: {needed},"
+            f" bytesIn: {len(memory.data)}"
+        )
 
 
 def _empty() -> ThetaSketch:
@@ -147,10 +156,20 @@ def _single(value: int, seed_hash: int) -> ThetaSketch:
     return ThetaSketch(MOST, seed_hash, np.array([value], np.int64), single=True)
 
 
+def write_empty(seed_hash: int = 0, *, bounded: bool = False) -> bytes:
+    """The bytes of a sketch of nothing.
+
+    :param bounded: with a theta, which says nothing.
+    """
+    flags = _READ_ONLY | _EMPTY | _COMPACT | _ORDERED
+    start = struct.pack("<6BH", 3 if bounded else 1, 3, 3, 0, 0, flags, seed_hash)
+    return start + (bytes(4) + _ONE + struct.pack("<q", MOST) if bounded else b"")
+
+
 def write_theta(theta: int, hashes: Longs, *, empty: bool, seed_hash: int = SEED_HASH) -> bytes:
     """The bytes of a sketch with these hashes, which ascend; compressed if there are several."""
     if empty:
-        return _EMPTY_BYTES
+        return write_empty()
     count, whole = len(hashes), theta == MOST
     flags = _READ_ONLY | _COMPACT | _ORDERED
     seed = seed_hash.to_bytes(2, "little")
@@ -159,7 +178,7 @@ def write_theta(theta: int, hashes: Longs, *, empty: bool, seed_hash: int = SEED
         return bytes((1, 3, 3, 0, 0, flags)) + seed + hashes.astype("<i8").tobytes()
     bound = theta.to_bytes(8, "little", signed=True)
     if count == 0:
-        return bytes((3, 3, 3, 0, 0, flags)) + seed + bytes(4) + b"\x00\x00\x80\x3f" + bound
+        return bytes((3, 3, 3, 0, 0, flags)) + seed + bytes(4) + _ONE + bound
     differences = np.diff(hashes, prepend=0).view(np.uint64)
     bits = int(np.bitwise_or.reduce(differences)).bit_length()
     if bits in (0, 64) and count >= 8:  # they do not ascend

@@ -31,6 +31,7 @@ class ThetaSketch:
     :param hashes: in the order in which they are stored.
     :param ordered: they ascend.
     :param single: it has one, and there is no other.
+    :param bounded: it is empty, and was stored with a theta.
     """
 
     theta: int
@@ -39,11 +40,7 @@ class ThetaSketch:
     empty: bool = False
     ordered: bool = True
     single: bool = False
-
-    @property
-    def said_empty(self) -> bool:
-        """It says so itself."""
-        return self.empty
+    bounded: bool = False
 
     @property
     def count(self) -> int:
@@ -94,20 +91,19 @@ class StoredThetaSketch:
         return count == 0 and theta == MOST
 
     @property
-    def said_empty(self) -> bool:
-        """It says so itself."""
-        return False
-
-    @property
     def hashes(self) -> Longs:
         """In the order in which they are stored."""
-        return self.compact() if self.count > 0 else np.zeros(0, np.int64)
+        return self._stored(self.count) if self.count > 0 else np.zeros(0, np.int64)
 
     def compact(self) -> Longs:
-        """Likewise; they have to have a place even if there are none."""
-        if self.count < 0:
-            raise negative_size(self.count)
-        return self.memory.longs(self.longs * 8, self.count)
+        """Likewise; they have to have a place even if there are none. Without a preamble there are
+        none."""
+        return self._stored(self.count if self.longs else 0)
+
+    def _stored(self, count: int) -> Longs:
+        if count < 0:
+            raise negative_size(count)
+        return self.memory.longs(self.longs * 8, count)
 
     def up_to(self, theta: int) -> Longs:
         """The hashes before the first that is not below theta: nothing else is read."""

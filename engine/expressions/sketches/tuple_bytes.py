@@ -27,6 +27,7 @@ from collections.abc import Iterable
 
 from engine.expressions.sketches.memory import (
     Memory,
+    as_byte,
     as_long,
     bad_argument,
     negative_size,
@@ -96,10 +97,10 @@ def _read_old(memory: Memory, version: int, kind: Kind) -> TupleSketch:
         theta, at = memory.int64(at), at + 8
     entries: Entries = []
     if flags & 4:
-        named = memory.unsigned(at) if version == 1 else 0
+        named = as_byte(memory.unsigned(at)) if version == 1 else 0
         at += version == 1
         count, at = memory.int32(at), at + 4 + named
-        hashes = memory.longs(at, count).tolist()
+        hashes = memory.longs(at, count).tolist() if count else ()
         places = range(at + count * 8, at + count * (8 + kind.size), kind.size)
         entries = [
             (value, _read_summary(memory, place, kind))

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.expressions.sketches.memory import SketchError, null_pointer
+from engine.expressions.sketches.memory import SketchError, as_int, null_pointer
 
 MODES: Final = ("sum", "min", "max", "alwaysone")
 _INT_MOST: Final = 2**31 - 1
@@ -64,7 +64,7 @@ class Kind:
     def _updated(self, mode: str, value: Any, other: Any) -> Any:
         if mode == "sum":
             total = value + other
-            return total if self.form == "<d" else (total + 2**31) % 2**32 - 2**31
+            return total if self.form == "<d" else as_int(total)
         if mode == "min":
             return min(value, other)
         if mode == "max":
