@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.assets.uris import query_asset
+from airflow_provider_continuous.compat import RELEASE, AirflowException
 from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
@@ -119,7 +120,7 @@ def test_who_watches_for_longer_than_he_waits_is_refused() -> None:
 @pytest.mark.parametrize("name", ["timeout", "poke_interval"])
 @pytest.mark.parametrize("value", [-1, "600"])
 def test_airflow_refuses_those_of_sensors(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises((ValueError, AirflowException), match=name):  # the latter: Airflow 3.1
         EpochCommittedSensor(task_id="t", checkpoint_location="/c", epoch=1, **{name: value})
 
 
@@ -154,6 +155,7 @@ def test_a_first_epoch_of_no_events_is_refused() -> None:
         query_asset("orders", from_epoch=5)
 
 
+@pytest.mark.skipif(RELEASE < (3, 3), reason="epochs as events of assets need Airflow 3.3")
 @pytest.mark.parametrize("name", ["at_most_every_s", "poll_interval_s"])
 @pytest.mark.parametrize("value", [-1, "60"])
 def test_events_have_times(name: str, value: Any) -> None:
