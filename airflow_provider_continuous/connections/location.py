@@ -1,10 +1,9 @@
 """Where a checkpoint lies, with or without an Airflow connection to reach it.
 
 ``s3://my_conn@bucket/orders``, the notation of Airflow's ``ObjectStoragePath``, names the
-connection ``my_conn`` and the URL ``s3://bucket/orders``. What stands there in Azure's own
-notation, ``abfss://container@account.dfs.core.windows.net/orders``, is no connection: one goes
-before it,
-``abfss://my_conn@container@account.dfs.core.windows.net/orders``.
+connection ``my_conn`` and the URL ``s3://bucket/orders``. In Azure's own notation,
+``abfss://container@account.dfs.core.windows.net/orders``, a container stands there; a connection
+goes before it: ``abfss://my_conn@container@account.dfs.core.windows.net/orders``.
 
 A name stands for the folder of that name in a checkpoint root. This is the rule, for whatever takes
 a location:
