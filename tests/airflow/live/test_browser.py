@@ -234,13 +234,21 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
 
 
 def test_a_page_that_is_left_open_does_not_grow(
-    page: Callable[..., Page], orders: LiveCheckpoint
+    page: Callable[..., Page], context: BrowserContext, orders: LiveCheckpoint
 ) -> None:
+    # A look of its own, of which no answer has come, would hold what has not been shown yet.
+    context.add_init_script("window.setInterval = () => 0")
     shown = page("/query", at=orders.location)
-    session = shown.context.new_cdp_session(shown)
+    session = context.new_cdp_session(shown)
     session.send("Performance.enable")
 
-    def held_after(looks: int) -> dict[str, float]:
+    def held() -> list[float]:
+        session.send("HeapProfiler.collectGarbage")
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        of = {each["name"]: each["value"] for each in metrics}
+        return [of[name] for name in ("Documents", "Nodes", "JSEventListeners")]
+
+    def held_after(looks: int) -> list[float]:
         for look in range(looks):
             told = [report(epoch) for epoch in range(look, look + 60)]
             if look % 5 == 0:  # the charts of the state go, and come back
@@ -248,14 +256,12 @@ def test_a_page_that_is_left_open_does_not_grow(
             orders.checkpoint.progress.write(told)
             orders.checkpoint.history.write(history_of(range(look, look + 60)))
             shown.evaluate("lookAgain()")
-        session.send("HeapProfiler.collectGarbage")
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return {each["name"]: each["value"] for each in metrics}
+        found = [held()]
+        while found[-1:] != found[-2:-1]:  # what is found to be garbage may hold more of it
+            found.append(held())
+        return found[-1]
 
-    before, after = held_after(6), held_after(31)
-
-    for name in ("Documents", "Nodes", "JSEventListeners"):
-        assert after[name] == before[name], name
+    assert held_after(6) == held_after(31)
 
 
 def test_a_page_that_was_opened_before_the_first_epoch_gets_all_its_parts(
