@@ -234,11 +234,14 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
 
 
 def test_a_page_that_is_left_open_does_not_grow(
-    page: Callable[..., Page], context: BrowserContext, orders: LiveCheckpoint
+    page: Callable[..., Page], context: BrowserContext, root: Path
 ) -> None:
+    query = LiveCheckpoint(root / "open")
+    query.hold()
+    query.commit(*range(60))
     # A look of its own, of which no answer has come, would hold what has not been shown yet.
     context.add_init_script("window.setInterval = () => 0")
-    shown = page("/query", at=orders.location)
+    shown = page("/query", at=query.location)
     session = context.new_cdp_session(shown)
     session.send("Performance.enable")
 
@@ -250,12 +253,13 @@ def test_a_page_that_is_left_open_does_not_grow(
 
     def held_after(looks: int) -> list[float]:
         for look in range(looks):
-            told = [report(epoch) for epoch in range(look, look + 60)]
-            if look % 5 == 0:  # the charts of the state go, and come back
-                told = [{**each, "stateOperators": []} for each in told]
-            orders.checkpoint.progress.write(told)
-            orders.checkpoint.history.write(history_of(range(look, look + 60)))
+            # The charts of the state go, and come back.
+            changes = {"name": "open"} if look % 5 else {"name": "open", "stateOperators": []}
+            told = [{**report(epoch), **changes} for epoch in range(60)]
+            query.checkpoint.progress.write(told)
+            query.checkpoint.history.write(history_of(range(60), **changes))
             shown.evaluate("lookAgain()")
+            expect(shown.locator("figure")).to_have_count(8 if look % 5 else 6)
         found = [held()]
         while found[-1:] != found[-2:-1]:  # what is found to be garbage may hold more of it
             found.append(held())

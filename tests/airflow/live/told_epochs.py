@@ -60,10 +60,10 @@ def report(epoch: int) -> dict[str, Any]:
     }
 
 
-def history_of(epochs: Iterable[int]) -> bytes:
+def history_of(epochs: Iterable[int], **changes: Any) -> bytes:
     kept = StoredHistory(History(), ("run-1", max(epochs)))
     for epoch in epochs:
-        kept.history.add(measured(report(epoch)))
+        kept.history.add(measured({**report(epoch), **changes}))
     at_ms = (BEGAN_S + 41 * 20) * 1000
     kept.history.marks.append(Mark(at_ms, "restarted", "a worker was killed"))
     return Packer().within_budget(kept.blocks, lambda: False)
