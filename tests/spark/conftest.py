@@ -56,9 +56,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         pytest.skip(f"no Kafka: {exc}")
 
 
-def start(**more: str) -> SparkSession:
-    """A local session: 2 cores, session time zone UTC, ANSI mode on (Spark's default).
+def start(*, slots: int = 2, **more: str) -> SparkSession:
+    """A local session: 2 task slots, session time zone UTC, ANSI mode on (Spark's default).
 
+    :param slots: tasks that run at a time.
     :param more: settings, ``__`` in place of dots.
     """
     prepare_environment()
@@ -67,7 +68,7 @@ def start(**more: str) -> SparkSession:
     for name, value in more.items():
         builder = builder.config(name.replace("__", "."), value)
     session = (
-        builder.master("local[2]")
+        builder.master(f"local[{slots}]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.python.daemon.module", "engine.spark.daemon")  # quick workers
