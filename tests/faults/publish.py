@@ -77,9 +77,8 @@ _LEVELS = """\
   gone.
 - L2 is a sample of all system calls, with one sink. L1 to L3 run on a local disk; checkpoints
   on S3 have tests against a server of its own, and no faults.
-- L4 hosts has played what the table of its faults says; two workers that do not reach each other, a
-  host that dies and a standby on another one have tests there, and no figures yet. Namespaces share
-  one kernel, one clock and one disk.
+- L4 hosts has played each of its faults once (the table of faults by kind says so).
+  Namespaces share one kernel, one clock and one disk.
 - The mutants run on L0, L3 and L5: they prove those three.
 - L5 has one broker, so none that is elected in place of another, and its Kafka is 4.2.1: 4.3.0 and
   4.3.1 break their own promise. While a partition has no leader, as those of a single broker that
