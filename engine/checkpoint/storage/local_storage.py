@@ -120,8 +120,9 @@ class LocalStorage(Storage):
             except OSError as exc:
                 raise _error("list", self.root / folder, exc) from exc
             # Nothing found, and something vanished: retention was faster, and the entries that were
-            # written meanwhile are not in this listing. An empty log would be a lie: look again.
-            if files or not vanished:
+            # written meanwhile are not in this listing. An empty log would be a lie: look again. A
+            # hidden file is no entry: it may be the one that is being written.
+            if not vanished or any(not file.name.startswith(".") for file in files):
                 return files
 
     def files_below(self, folder: str) -> Sequence[str]:
