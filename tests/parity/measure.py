@@ -3,18 +3,21 @@ this may have changed since."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import statistics
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+import engine.expressions
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression, fold
 from engine.expressions.registry import KERNELS, Context, Evaluator
@@ -62,13 +65,44 @@ def measure(spark: SparkSession, family: Family) -> dict[str, Any]:
 
 
 def code_of(kernels: Iterable[str]) -> str:
-    """A digest of the modules of these kernels; empty if one of them is gone."""
+    """A digest of the modules of these kernels, and of what they import of their own folders;
+    empty if one of them is gone."""
     if any(op not in KERNELS for op in kernels):
         return ""
+    modules = {each for op in kernels for each in in_family(KERNELS[op].module)}
     digest = hashlib.sha256()
-    for module in sorted({KERNELS[op].module for op in kernels}):
-        digest.update(Path(importlib.import_module(module).__file__ or "").read_bytes())
+    for module in sorted(modules):
+        digest.update(_source(module))
     return digest.hexdigest()[:12]
+
+
+@cache
+def in_family(module: str) -> frozenset[str]:
+    """The module, and those of its family that it imports, directly or not. What all families
+    share is not among them: a change there would leave no measurement that counts."""
+    family = module.rpartition(".")[0]
+    if family == engine.expressions.__name__:
+        return frozenset({module})
+    found: set[str] = set()
+    ahead = {module}
+    while ahead:
+        found |= ahead
+        ahead = {name for each in ahead for name in _imported(each, family)} - found
+    return frozenset(found)
+
+
+def _imported(module: str, family: str) -> set[str]:
+    names = set()
+    for statement in ast.walk(ast.parse(_source(module))):
+        if isinstance(statement, ast.ImportFrom):
+            names |= {f"{statement.module}.{each.name}" for each in statement.names}
+            names.add(str(statement.module))
+    folder = Path(importlib.import_module(family).__file__ or "").parent
+    return names & {f"{family}.{path.stem}" for path in folder.glob("*.py")}
+
+
+def _source(module: str) -> bytes:
+    return Path(importlib.import_module(module).__file__ or "").read_bytes()
 
 
 def changed(family: Family, measured: Mapping[str, Any]) -> dict[str, list[str]]:

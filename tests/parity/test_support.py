@@ -5,7 +5,7 @@ from __future__ import annotations
 import engine.expressions.compile  # registers the kernels
 from engine.expressions.registry import KERNELS
 from tests.parity import measurements
-from tests.parity.measure import changed, code_of
+from tests.parity.measure import changed, code_of, in_family
 from tests.parity.support import DOCUMENT, document
 from tests.parity.templates import families
 
@@ -45,6 +45,15 @@ def test_what_has_changed_is_known_by_name() -> None:
     without = {name: of for name, of in as_now.items() if name != "parse_url"}
     measured = {**without, "url_decode": url_decode, "url_encode": url_encode}
     assert set(changed(family, measured)) == {"url_decode", "url_encode", "parse_url"}
+
+
+def test_a_kernel_changes_with_what_its_module_imports_of_its_family() -> None:
+    sketches = "engine.expressions.sketches"
+    assert f"{sketches}.tuple_bytes" in in_family(f"{sketches}.tuples")  # by two modules between
+    assert f"{sketches}.hll" not in in_family(f"{sketches}.tuples")
+    avro = "engine.expressions.avro"
+    assert f"{avro}.binary" in in_family(f"{avro}.encoding")  # from engine.expressions.avro import
+    assert in_family("engine.expressions.leaves") == {"engine.expressions.leaves"}
 
 
 def test_every_kernel_has_a_template() -> None:
