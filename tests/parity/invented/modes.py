@@ -12,6 +12,8 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
+from tests.spark.interpreted import CONF
+
 _COMPILED_SHARE: Final = 0.1
 _OPTIMIZED_SHARE: Final = 0.1
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
@@ -19,7 +21,6 @@ _RULES: Final = (
     "BooleanSimplification",
     "CombineConcats",
     "ConstantFolding",
-    "ConvertToLocalRelation",
     "EliminateMapObjects",
     "FoldablePropagation",
     "LikeSimplification",
@@ -50,14 +51,18 @@ class Mode:
     @property
     def conf(self) -> dict[str, str]:
         """Spark's settings, above those of the oracle."""
-        conf = {
+        return {
             "spark.sql.codegen.wholeStage": str(self.compiled).lower(),
             "spark.sql.codegen.factoryMode": "FALLBACK" if self.compiled else "NO_CODEGEN",
+            **self.rules,
         }
-        if not self.optimized:
-            package = "org.apache.spark.sql.catalyst.optimizer"
-            conf[_EXCLUDED] = ",".join(f"{package}.{rule}" for rule in _RULES)
-        return conf
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Those of the settings that say whether Spark optimizes."""
+        package = "org.apache.spark.sql.catalyst.optimizer"
+        excluded = () if self.optimized else _RULES
+        return {_EXCLUDED: ",".join([CONF[_EXCLUDED], *(f"{package}.{rule}" for rule in excluded)])}
 
     def __str__(self) -> str:
         how = "compiled" if self.compiled else "interpreted"

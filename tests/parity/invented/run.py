@@ -24,6 +24,12 @@ from tests.spark.expressions import configured
 AT_ONCE = 150
 """Trees in a batch."""
 _TRIES = 6
+_COMPILED_ONLY = {
+    # What Spark cannot compile it interprets otherwise, without a word.
+    "spark.sql.codegen.factoryMode": "CODEGEN_ONLY",
+    "spark.sql.codegen.fallback": "false",
+    "spark.sql.subexpressionElimination.enabled": "false",
+}
 _ALIKE_MAX = 4
 """So many differences with the same operators are made small, the others are counted."""
 
@@ -72,8 +78,7 @@ def differs_compiled(spark: SparkSession, player: Player, tree: Tree) -> bool:
     There, what stands twice in a projection is computed first, in front of the NULL that keeps it
     from being computed: that depends on the other columns, and a tree is compared by itself."""
     mode = Mode(True, player.mode.optimized)
-    conf = {**mode.conf, "spark.sql.subexpressionElimination.enabled": "false"}
-    with configured(spark, conf):
+    with configured(spark, mode.conf | _COMPILED_ONLY):
         return bool(player.in_mode(mode).differences([tree]))
 
 

@@ -23,7 +23,7 @@ from tests.parity.invented.grammar import Grammar
 from tests.parity.invented.holes import holes
 from tests.parity.invented.modes import Mode
 from tests.parity.invented.player import Counts, Player
-from tests.parity.invented.run import AT_ONCE, Run
+from tests.parity.invented.run import AT_ONCE, Run, differs_compiled
 from tests.parity.invented.trees import Leaf, sql
 from tests.parity.oracle import Setting
 from tests.parity.templates import Family, families
@@ -162,6 +162,28 @@ def test_a_wrong_kernel_is_found_and_made_small(
     (finding,) = run.result.findings.values()
     assert finding.expression in [f"abs({name})" for name in TEMPLATE_COLUMNS]
     assert "in Spark" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("text", "differs"),
+    [
+        ("levenshtein(s, typeof(NULL), if(i IS NULL, i, NULL))", False),
+        ("levenshtein(typeof(NULL), s)", True),
+        ("levenshtein(concat(s, s), s)", True),
+    ],
+)
+def test_what_spark_compiles_only_optimized(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, differs: bool
+) -> None:
+    """As it is written it is interpreted, where levenshtein takes a NULL threshold for 0."""
+    setting, mode = Setting(7, 40, True, "UTC"), Mode(True, False)
+    tree = Leaf(text, "int")
+    if differs:
+        monkeypatch.setitem(KERNELS, "Levenshtein", KERNELS["Length"])
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        assert player.differences([tree])
+        assert differs_compiled(spark, player, tree) is differs
 
 
 def test_this_spark_takes_every_template(spark: SparkSession) -> None:
