@@ -52,6 +52,7 @@ def main(spark: SparkSession, rows: int, only_changed: bool) -> int:
         "expressions": len(report.names),
         "cases": report.cases,
         "mismatches": report.mismatches,
+        "damaged": report.damaged,
     }
     if not only_changed:
         queries = dict(compare_queries(spark))

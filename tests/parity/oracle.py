@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,13 @@ from tests.spark.interpreted import CONF
 
 _AT_ONCE = 60
 """Expressions per Spark query."""
+DAMAGED = re.compile(
+    r"kll_sketch_.* raises (\w+|\[java\.lang\.OutOfMemoryError.*\]) in Spark, "
+    r"KLL_INVALID_INPUT_SKETCH_BUFFER here$",
+    re.DOTALL,
+)
+"""Of a sketch that promises more than it holds, or of another type, Spark reads what stands beside
+it: the document of expressions says that it is an error here."""
 
 
 @dataclass
@@ -25,6 +33,7 @@ class Report:
     :param cases: compared values: rows times expressions.
     :param names: SQL names of the functions and operators compared.
     :param wrong: those that differ.
+    :param damaged: values for which Spark fails otherwise, see :data:`DAMAGED`.
     """
 
     cases: int = 0
@@ -32,6 +41,7 @@ class Report:
     wrong: set[str] = field(default_factory=set)
     differences: list[str] = field(default_factory=list)
     mismatches: int = 0
+    damaged: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,9 @@ def _compare(
     exact_math: bool = True,
 ) -> None:
     texts, ulps = [text for _, text, _ in part], [ulps for _, _, ulps in part]
-    found = compare(spark, rows, texts, setting.timezone, ulps, exact_math=exact_math)
+    every = compare(spark, rows, texts, setting.timezone, ulps, exact_math=exact_math)
+    found = [each for each in every if not DAMAGED.search(each.text)]
+    report.damaged += len(every) - len(found)
     report.cases += rows.num_rows * len(part)
     report.names |= {name for name, _, _ in part}
     report.mismatches += len(found)

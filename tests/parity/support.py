@@ -45,8 +45,8 @@ is new. How a function is added: [adding a function](adding-a-function.md).
   lpad rpad overlay levenshtein` read the memory behind it; here the character ends with the text.
 - Texts of DOUBLEs are those of Java 19 and later, also where Spark runs on Java 17.
 - A damaged KLL sketch that promises more than it holds, or one of another type, is an error here.
-  Spark reads what stands beside it, or runs out of memory: in 4 of 276,000 values that were
-  compared, of `kll_sketch_get_n_*` and `kll_sketch_to_string_*`. So is any damaged sketch that
+  Spark reads what stands beside it, or runs out of memory: in {damaged} of the values above, of
+  `kll_sketch_get_n_*` and `kll_sketch_to_string_*`. So is any damaged sketch that
   promises more than a JVM's memory holds, and a KLL sketch without levels: in Spark these are an
   OutOfMemoryError and a StackOverflowError.
 - A constant that raises does so at the first row that reaches it, and one that Spark's optimizer
@@ -156,7 +156,9 @@ def document() -> str:
             f" {fewest} rows or more in each of four settings: 0 mismatches."
         )
     said += "".join(f"\n{line}" for line in _trees())
-    head = _HEAD.format(run=f"{said}\n", rows=f"{run['rows']:,}", near=_near())
+    head = _HEAD.format(
+        run=f"{said}\n", rows=f"{run['rows']:,}", near=_near(), damaged=run["damaged"]
+    )
     table = [f"\n{count} functions and operators:", *_rows(measured["names"])]
     return head + "\n".join([*table, *_coverage(measured), *_refusals()]) + "\n"
 

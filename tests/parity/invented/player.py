@@ -27,7 +27,7 @@ from tests.parity.invented.modes import Mode
 from tests.parity.invented.reading import quick_reading
 from tests.parity.invented.snapshots import snapshots
 from tests.parity.invented.trees import Tree, sql, ulps
-from tests.parity.oracle import Setting
+from tests.parity.oracle import DAMAGED, Setting
 from tests.spark.analyzed import Analyzed
 from tests.spark.expressions import (
     Asked,
@@ -47,12 +47,6 @@ _NAMELESS = re.compile(
     r"|_LEGACY_ERROR_TEMP_\d+ in Spark, .*) here$",
     re.DOTALL,
 )
-_DAMAGED = re.compile(
-    r"kll_sketch_.* raises \w+ in Spark, KLL_INVALID_INPUT_SKETCH_BUFFER here$", re.DOTALL
-)
-"""Of a sketch that promises more than it holds, or of another type, Spark reads what stands beside
-it: the document of expressions says that it is an error here."""
-
 _BEYOND = re.compile(
     r" is '(?P<ours>.*\\udc[c-f][0-9a-f].{0,24})(?:\\.{3,5}|.){1,5}' in Spark, '(?P=ours)' here$"
 )
@@ -65,7 +59,7 @@ _UNCOMPILED = re.compile(
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
 _REFUSED_LATE = re.compile(r"aggregate\(\) made a NULL inside of .* says that there is none here$")
 """A row shows it: Spark reads there what is not there."""
-_EXPLAINED = (_NAMELESS, _DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE)
+_EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE)
 
 
 @dataclass
