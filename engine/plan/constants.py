@@ -29,6 +29,7 @@ _AS_THEY_ARE: Final = frozenset({"Literal", "KnownFloatingPointNormalized"})
 _SETS: Final = frozenset(
     {"ArrayDistinct", "ArrayUnion", "ArrayIntersect", "ArrayExcept", "ArraysOverlap"}
 )
+_TRIED: Final = frozenset({"TryAdd", "TrySubtract", "TryMultiply"})
 _FLOATS: Final = ("FLOAT", "DOUBLE")
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
 """In texts that become dates; computed by another rule, of which there is none here but for texts
@@ -179,6 +180,23 @@ def without_null_sets(jvm: Any, plan: JavaObject) -> JavaObject:
         return plan
     to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
     replaced: JavaObject = plan.transformAllExpressions(to_scala(hidden))
+    return replaced
+
+
+def with_sums_written_out(jvm: Any, plan: JavaObject) -> JavaObject:
+    """The plan with the sums and products that ``try_add``, ``try_subtract`` and ``try_multiply``
+    stand for: Spark puts their constants together with those around them, and what overflows in
+    ``try_add(a, 5) + b`` is not NULL any more."""
+    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.RUNTIME_REPLACEABLE()
+    written = jvm.java.util.HashMap()
+    for expression in _expressions(plan):
+        for node in _with_pattern(expression, pattern):
+            if simple_name(node) in _TRIED:
+                written.put(node, node.replacement())
+    if written.isEmpty():
+        return plan
+    to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
+    replaced: JavaObject = plan.transformAllExpressions(to_scala(written))
     return replaced
 
 

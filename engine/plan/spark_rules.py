@@ -29,7 +29,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from engine.plan.constants import Constants, without_null_sets
+from engine.plan.constants import Constants, with_sums_written_out, without_null_sets
 from engine.plan.stream_join import joins_streams
 from engine.plan.subqueries import has_subqueries, with_plans
 
@@ -111,7 +111,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         plan = _singleton(analysis, name).apply(plan)
     pipes = _singleton(jvm.org.apache.spark.sql.catalyst.expressions, "EliminatePipeOperators")
     plan = plan if pipes is None else pipes.apply(plan)
-    plan = with_grouping_columns(spark, plan)
+    plan = with_sums_written_out(jvm, with_grouping_columns(spark, plan))
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.
     if plan.containsPattern(patterns.CURRENT_LIKE()):

@@ -172,6 +172,23 @@ def test_expressions(spark: SparkSession, text: str) -> None:
     assert_alike(spark, f"SELECT {text} AS found FROM t")
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try_multiply(2147483647, x) * x",
+        "x * try_multiply(x, 2147483647) * 2",
+        "try_add(x, 2147483647) + x",
+        "try_subtract(x, -2147483647) + x + 1",
+        "if(x > 1, try_add(try_add(x, 2147483647), 1), x)",
+        "try_add(DATE'2020-01-31', x) + x",
+    ],
+)
+def test_sums_that_are_tried_are_parts_of_others(spark: SparkSession, text: str, ansi: str) -> None:
+    with configured(spark, {"spark.sql.ansi.enabled": ansi}):
+        assert_alike(spark, f"SELECT {text} AS found FROM t")
+
+
 def test_a_rule_that_the_session_excludes_is_not_run(spark: SparkSession) -> None:
     assert_alike(spark, "SELECT if(1 / x > 0, 1, 1) AS found FROM t", "SimplifyConditionals")
 
