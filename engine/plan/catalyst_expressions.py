@@ -46,7 +46,6 @@ from engine.plan.array_items import propagates_constant_null, simplified
 from engine.plan.calendar_intervals import ADDITIONS, CalendarIntervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
 from engine.plan.common_expressions import computed_first, name_of
-from engine.plan.constant_texts import constant_text, is_constant_text
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.refusals import NESTED_MAX, TOO_DEEP
 from engine.plan.session_settings import SessionSettings
@@ -173,10 +172,11 @@ class ExpressionReader:
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
         if op == "RaiseError":
             return self._raise_error(node, dtype, obstacles)
-        if op not in KERNELS and dtype == pa.string() and is_constant_text(op, node):
-            try:
-                text = constant_text(self._gateway, op, node)
-                return Expr("Literal", (), dtype, False, {"value": text})
+        if op not in KERNELS and dtype == pa.string() and node.foldable():
+            try:  # ``version()``, ``schema_of_json('...')``: known before any row comes
+                text = node.eval(None)
+                known = None if text is None else str(text.toString())
+                return Expr("Literal", (), dtype, False, {"value": known})
             except _ERRORS:  # so does it in each row: it is refused as if it was no constant
                 pass
         if op == "NormalizeNaNAndZero":  # the one value of which it makes another is -0.0

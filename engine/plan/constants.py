@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from engine.plan.catalyst import scala_seq, simple_name
 
 _PLAIN: Final = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"})
-_OF_DAYS: Final = "TIMESTAMP"
+_OF_DAYS: Final = re.compile(r"TIMESTAMP(?!_NTZ)")
 """What is computed of a text may depend on the day: ``CAST('10:00' AS TIMESTAMP)``."""
 _COLLECTIONS: Final = frozenset({"CreateArray", "CreateMap"})
 _AS_THEY_ARE: Final = frozenset({"Literal", "KnownFloatingPointNormalized"})
@@ -32,8 +32,8 @@ _SETS: Final = frozenset(
 _TRIED: Final = frozenset({"TryAdd", "TrySubtract", "TryMultiply"})
 _FLOATS: Final = ("FLOAT", "DOUBLE")
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
-"""In texts that become dates; computed by another rule, of which there is none here but for texts
-that are cast as they stand."""
+"""In texts that become days without a zone; computed by another rule, of which there is none here
+but for texts that are cast as they stand."""
 _OF_ONE_DAY: Final = re.compile(r"\s*(\d{4,}(-|\s*$)|epoch\b)", re.IGNORECASE)
 """How a text begins that is the same moment on any day."""
 
@@ -246,7 +246,8 @@ def _depends_on_the_day(node: JavaObject) -> bool:
     children = scala_seq(node.children())
     if name not in _COLLECTIONS and not (name == "Cast" and not _has_text(node.child())):
         sql = str(node.dataType().sql())
-        if _OF_DAYS in sql or (sql == "DATE" and _SPECIAL.search(str(node.sql()))):
+        named = sql in ("DATE", "TIMESTAMP_NTZ") and _SPECIAL.search(str(node.sql()))
+        if named or _OF_DAYS.search(sql):
             return True
     return any(map(_depends_on_the_day, children))
 

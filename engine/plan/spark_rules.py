@@ -111,6 +111,9 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
         plan = _singleton(analysis, name).apply(plan)
     pipes = _singleton(jvm.org.apache.spark.sql.catalyst.expressions, "EliminatePipeOperators")
     plan = plan if pipes is None else pipes.apply(plan)
+    # ``current_database()`` and the like are texts.
+    catalogs: Any = spark._jsparkSession.sessionState().catalogManager()
+    plan = optimizer.ReplaceCurrentLike(catalogs).apply(plan)
     plan = with_sums_written_out(jvm, with_grouping_columns(spark, plan))
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.

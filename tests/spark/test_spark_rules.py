@@ -107,6 +107,9 @@ EXPRESSIONS = [
     "1 / x + length(nvl(s, NULL))",
     "1 / x + nullif(x, NULL)",
     "1 / x + length(mask(s, NULL))",
+    "1 / x + length(nullif(current_database(), current_schema()))",
+    "1 / x + weekday(try_cast('T10:00' AS TIMESTAMP_NTZ))",
+    "1 / x + weekday(try_cast('now' AS TIMESTAMP_NTZ)) * 0",
     # No value of the narrow type is such a number.
     "CAST(TINYINT(-125 - x) - 3Y AS DOUBLE) = -2e24D",
     "CAST(-TINYINT(-125 - x) AS INT) < 1000",

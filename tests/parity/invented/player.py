@@ -6,7 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -178,11 +178,18 @@ class Player:
         counts.constants += len(constants)
         return {n: alike for n, alike in differing.items() if n not in constants}
 
-    def _optimized(self, asked: Sequence[Asked]) -> list[Difference]:
+    def _optimized(self, asked: Sequence[Asked]) -> Iterator[Difference]:
         """How those differ when Spark optimizes them."""
         with configured(self._spark, Mode(self.mode.compiled, True).rules):
-            chosen = [each for each in asked if not self._optimizer_fails(each.text)]
-            return self._compared(chosen) if chosen else []
+            every = [each for each in asked if not self._optimizer_fails(each.text)]
+            again = self._read([each.text for each in every])
+            chosen = []
+            for each, read in zip(every, again, strict=True):
+                if isinstance(read, Difference):
+                    yield read
+                elif not read[1]:
+                    chosen.append(replace(each, tree=read[0]))
+            yield from self._compared(chosen) if chosen else ()
 
     def _optimizer_fails(self, text: str) -> bool:
         """Whether a constant raises that Spark's rules compute, though others take it away."""

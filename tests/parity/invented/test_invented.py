@@ -186,6 +186,15 @@ def test_what_spark_compiles_only_optimized(
         assert differs_compiled(spark, player, tree) is differs
 
 
+def test_what_spark_cannot_compile_as_written_is_read_as_optimized(spark: SparkSession) -> None:
+    """Where the optimizer takes the index away, as here."""
+    setting, mode, counts = Setting(7, 2, True, "UTC"), Mode(True, False), Counts()
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        assert player.differences([Leaf("array(d, d)[-2147483648]", "double")], counts) == {}
+    assert counts.trees == 1
+
+
 def test_this_spark_takes_every_template(spark: SparkSession) -> None:
     assert Grammar(spark, list(families())).missing == set()
 
