@@ -31,11 +31,10 @@ from engine.errors import ConfigError
 from engine.expressions.types import UnsupportedTypeError, schema_to_spark
 from engine.query.write_request import STORAGE
 from engine.snapshots.handles import SnapshotHandle
-from engine.state.committed_state import CommittedState, committed_state, schemas_of
+from engine.state.committed_state import CommittedState, committed_state, read_state, schemas_of
 from engine.state.contract import GROUP
 from engine.state.files import TableHead
 from engine.state.merging import IN_FRONT
-from engine.state.restoring import read_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,7 +56,6 @@ class StateTableSource(DataSource):
         taken.refuse_others()
         checkpoint = self._open()
         self._state = committed_state(checkpoint, epoch)
-        self._query_id = checkpoint.query_id()
         self._stage, self._head, self._stored = _one_table(
             checkpoint, self._state, stage, operator, table
         )
@@ -75,9 +73,7 @@ class StateTableSource(DataSource):
             raise ConfigError(f"The table {self._head} cannot be read by Spark: {exc}.") from exc
 
     def reader(self, schema: StructType) -> StateTableReader:
-        return StateTableReader(
-            self._path, self._settings, self._state, self._stage, self._head, self._query_id
-        )
+        return StateTableReader(self._path, self._settings, self._state, self._stage, self._head)
 
     def _open(self) -> Checkpoint:
         checkpoint = Checkpoint(self._path, self._settings or None)
@@ -103,29 +99,23 @@ class StateTableReader(DataSourceReader):
         state: CommittedState,
         stage: int,
         head: TableHead,
-        query_id: str | None,
     ) -> None:
         self._path = path
         self._settings = settings
         self._state = state
         self._stage = stage
         self._head = head
-        self._query_id = query_id
 
     def partitions(self) -> list[InputPartition]:
         return [_Partition(handle) for handle in self._state.of_stage(self._stage)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """:raises CheckpointCorruptError: a file is missing, damaged or another one."""
+        """:raises ConfigError: retention has removed the epoch meanwhile.
+        :raises CheckpointCorruptError: a file is missing, damaged or another one.
+        """
         assert isinstance(partition, _Partition)
-        handle = partition.handle
-        for piece in read_pieces(
-            Checkpoint(self._path, self._settings or None).storage,
-            [handle],
-            range(handle.first_group, handle.end_group),
-            query_id=self._query_id,
-            watermark_ms=self._state.watermark_of(self._stage),
-        ):
+        checkpoint = Checkpoint(self._path, self._settings or None)
+        for piece in read_state(checkpoint, self._state, [partition.handle]):
             for batch in piece[self._head].to_batches() if self._head in piece else ():
                 shown = _shown(batch.schema, self._head)
                 yield pa.RecordBatch.from_arrays(_columns(batch, self._head), schema=shown)

@@ -19,6 +19,7 @@ from engine.expressions.buffers import bits_of, valid_of
 from engine.expressions.lists import validity
 from engine.expressions.row_context import taken
 from engine.state.arrays import budget, grown, kept_rows
+from engine.state.portions import in_portions
 
 Slots = npt.NDArray[np.int64]
 _NULL: Final = -1
@@ -276,8 +277,12 @@ class _PartsColumn(Column):
         alive = sum(len(slots) for slots in self._remembered())
         if self._parts.count - alive > _DEAD_SHARE_MAX * self._parts.count:
             older, self._parts = self._parts, _Parts(self.dtype)
-            for slots in self._remembered():
-                self._put(slots, older.take(self._rows[slots]))
+            for remembered in self._remembered():
+                parts = in_portions(
+                    remembered, _SLOTS_AT_ONCE, lambda some: older.take(self._rows[some])
+                )
+                for slots, values in parts:
+                    self._put(slots, values)
         self._tidy_at = max(2 * self._parts.count, _ROWS_MIN)
 
     def _remembered(self) -> Iterator[Slots]:

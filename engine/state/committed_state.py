@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -83,7 +83,7 @@ def pieces_of(
     """The tables of a pipeline, each with the two columns in front: all of them in each piece, and
     no more than a piece in memory.
 
-    :raises ConfigError: it keeps no state; lists those that do.
+    :raises ConfigError: it keeps no state; lists those that do. Or see :func:`read_state`.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     """
     handles = state.of_stage(stage)
@@ -92,13 +92,30 @@ def pieces_of(
             f"Stage {stage} of {checkpoint.url} keeps no state.",
             hint=f"Those that do: {', '.join(map(str, state.stages))}.",
         )
-    return read_pieces(
-        checkpoint.storage,
-        handles,
-        range(max(handle.end_group for handle in handles)),
-        query_id=checkpoint.query_id(),
-        watermark_ms=state.watermark_of(stage),
-    )
+    return read_state(checkpoint, state, handles)
+
+
+def read_state(
+    checkpoint: CheckpointFolder, state: CommittedState, handles: Sequence[SnapshotHandle]
+) -> Iterator[dict[TableHead, pa.Table]]:
+    """The same of some tasks of a pipeline, whose key groups are side by side. The query may run,
+    and its retention remove the epoch meanwhile.
+
+    :raises ConfigError: it has; lists the epochs that are there.
+    :raises CheckpointCorruptError: a file is missing, damaged or another one.
+    """
+    first = min(handles, key=lambda handle: handle.first_group)
+    try:
+        yield from read_pieces(
+            checkpoint.storage,
+            handles,
+            range(first.first_group, max(handle.end_group for handle in handles)),
+            query_id=checkpoint.query_id(),
+            watermark_ms=state.watermark_of(first.stage),
+        )
+    except CheckpointCorruptError:
+        committed_state(checkpoint, state.epoch)  # entries go before the files that they need
+        raise
 
 
 def tables_of(

@@ -123,8 +123,14 @@ class Gathering:
         """
         if not rows.num_rows:
             return
+        nbytes = rows.nbytes
+        if nbytes > piece_bytes(self._scratch) and rows.num_rows > 1:
+            half = rows.num_rows // 2
+            self.add(head, rows.slice(0, half))
+            self.add(head, rows.slice(half))
+            return
         self.rows += rows.num_rows
-        self._nbytes += rows.nbytes
+        self._nbytes += nbytes
         self._open.setdefault(head, []).append(rows)
         if self._nbytes > piece_bytes(self._scratch):
             self._spool()

@@ -24,6 +24,7 @@ from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, Statefu
 from engine.state.event_times import EXPIRES, NEVER, Times, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
+from engine.state.portions import in_portions
 
 _TABLE: Final = "keys"
 
@@ -82,8 +83,8 @@ class DeduplicateStage(StatefulStage):
     def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
-        for start in range(0, len(slots), ROWS_AT_ONCE):
-            yield _TABLE, self._rows_of(slots[start : start + ROWS_AT_ONCE])
+        for _, rows in in_portions(slots, ROWS_AT_ONCE, self._rows_of):
+            yield _TABLE, rows
 
     def _rows_of(self, slots: Slots) -> pa.Table:
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)

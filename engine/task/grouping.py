@@ -33,6 +33,7 @@ from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, Statefu
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored, times_of
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
+from engine.state.portions import in_portions
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
 
@@ -116,8 +117,8 @@ class Grouping(StatefulStage):
     def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
         slots = self._keys.slots if whole else np.flatnonzero(self._changed)
         self._changed[:] = False
-        for start in range(0, len(slots), ROWS_AT_ONCE):
-            yield _TABLE, self._rows_of(slots[start : start + ROWS_AT_ONCE])
+        for _, rows in in_portions(slots, ROWS_AT_ONCE, self._rows_of):
+            yield _TABLE, rows
 
     def _rows_of(self, slots: Slots) -> pa.Table:
         groups = pa.array(self._keys.groups(slots, self._groups), GROUP.type)
@@ -178,9 +179,11 @@ class Grouping(StatefulStage):
         return as_batch(fitting, schema, len(slots))
 
     def _told(self, slots: Slots) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(slots), ROWS_MAX):
-            part = slots[start : start + ROWS_MAX]
-            yield self._batch(self._keys.keys(part), part)
+        def told(part: Slots) -> pa.RecordBatch:
+            return self._batch(self._keys.keys(part), part)
+
+        for _, batch in in_portions(slots, ROWS_MAX, told):
+            yield batch
 
     def _closed(self) -> Iterator[pa.RecordBatch]:
         """Forgets what the next watermark has passed; in append mode its rows come out."""

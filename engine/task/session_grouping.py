@@ -27,6 +27,7 @@ from engine.state.contract import GONE, GROUP, ROWS_AT_ONCE, EventClock, Statefu
 from engine.state.event_times import EXPIRES, NEVER, microseconds, stored
 from engine.state.keyed_slots import KeyedSlots
 from engine.state.late_rows import in_time
+from engine.state.portions import in_portions
 from engine.state.sessions import Pieces, Sessions
 from engine.task.column_batches import as_batch
 from engine.task.folds import Folds
@@ -113,9 +114,8 @@ class SessionGrouping(StatefulStage):
         gone, self._gone = ([] if whole else self._gone), []
         for each in gone:  # a later row with the key counts
             yield _TABLE, pa.Table.from_batches([self._rows_of_gone(each)])
-        for start in range(0, len(slots), ROWS_AT_ONCE):
-            part = slots[start : start + ROWS_AT_ONCE]
-            yield _TABLE, pa.Table.from_batches([self._rows_of(part)])
+        for _, rows in in_portions(slots, ROWS_AT_ONCE, self._rows_of):
+            yield _TABLE, pa.Table.from_batches([rows])
 
     def _rows_of(self, slots: Slots) -> pa.RecordBatch:
         owners, ends = self._sessions.owners[slots], self._sessions.ends[slots]
@@ -210,8 +210,8 @@ class SessionGrouping(StatefulStage):
         self._changed = grown(self._changed, room, False)
 
     def _told(self, slots: Slots) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(slots), ROWS_MAX):
-            yield self._batch(slots[start : start + ROWS_MAX])
+        for _, batch in in_portions(slots, ROWS_MAX, self._batch):
+            yield batch
 
     def _batch(self, slots: Slots) -> pa.RecordBatch:
         sessions, schema = self._sessions, self._step.schema

@@ -11,6 +11,8 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.retention import prune
+from engine.errors import CheckpointCorruptError, ConfigError
+from engine.state.committed_state import committed_state, tables_of
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
 from tests.unit.test_state_retention import Query
 
@@ -50,6 +52,24 @@ def test_a_key_and_an_epoch(query: Query, capsys: Captured) -> None:
     code, _, err = called(capsys, "state", url, "--epoch", "3")
     assert code == 2
     assert "Available: 7 to 9; pinned: gold (2)" in err
+
+
+def test_an_epoch_that_retention_removes_while_it_is_read(query: Query) -> None:
+    checkpoint = query.checkpoint
+    early = committed_state(checkpoint, 0)
+    query.count(40)  # another chain of files has begun
+    prune(checkpoint, keep_epochs=2)
+    with pytest.raises(ConfigError, match="Epoch 0 is not among") as told:
+        tables_of(checkpoint, early, 1)
+    assert told.value.hint == "Available: 48 to 49."
+
+
+def test_a_file_that_is_missing_is_no_epoch_that_was_removed(query: Query) -> None:
+    checkpoint = query.checkpoint
+    state = committed_state(checkpoint)
+    checkpoint.storage.delete(str(state.handles[0].file))
+    with pytest.raises(CheckpointCorruptError, match="is missing"):
+        tables_of(checkpoint, state, 1)
 
 
 @pytest.mark.parametrize(

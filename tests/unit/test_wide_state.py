@@ -1,0 +1,74 @@
+"""State whose rows are so wide that few of them fit an array of Arrow's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.errors import StateTooLargeError
+from engine.expressions.registry import Context
+from engine.pipeline.stateful import APPEND, Aggregate, GroupRows
+from engine.state import columns
+from engine.state.arrays import Budget, within
+from engine.state.columns import Slots
+from engine.state.contract import GROUP, EventClock
+from engine.state.files import TableHead
+from engine.state.pieces import Gathering
+from engine.state.portions import in_portions
+from engine.state.scratch import Scratch
+from engine.task.grouping import Grouping
+from tests.unit.stateful_stages import column
+
+ROWS = pa.schema([("key", pa.int64()), ("value", pa.string())])
+
+
+def test_a_snapshot_of_values_that_do_not_fit_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def joined(parts: list[pa.Array]) -> pa.Array:
+        if sum(map(len, parts)) > 2:
+            raise StateTooLargeError("more than fits an array")
+        return pa.concat_arrays(parts)
+
+    monkeypatch.setattr(columns, "_PART_BYTES", 0)
+    monkeypatch.setattr(columns, "_joined", joined)
+    last = Aggregate("Last", (column(ROWS, "value"),), pa.string())
+    with within(Budget(1 << 20, Scratch(str(tmp_path)))):
+        step = GroupRows("g", (0,), (last,), ROWS, APPEND)
+        stage = Grouping(step, EventClock(), Context(), 8)
+        for key in range(5):
+            rows = [pa.array([key]), pa.array([f"text {key}"])]
+            list(stage(iter([pa.RecordBatch.from_arrays(rows, schema=ROWS)])))
+        taken = pa.concat_tables([rows for _, rows in stage.changes(whole=True)])
+    assert taken.column("key").to_pylist() == list(range(5))
+
+
+def test_as_many_as_fit() -> None:
+    def take(slots: Slots) -> pa.Array:
+        if len(slots) > 3:
+            raise StateTooLargeError("too many")
+        return pa.array(slots)
+
+    parts = list(in_portions(np.arange(20), 16, take))
+    assert [slot for slots, _ in parts for slot in slots] == list(range(20))
+    assert all(slots.tolist() == taken.to_pylist() for slots, taken in parts)
+
+
+def test_what_does_not_fit_by_itself_is_told() -> None:
+    def take(slots: Slots) -> pa.Array:
+        raise StateTooLargeError("too wide")
+
+    with pytest.raises(StateTooLargeError, match="too wide"):
+        list(in_portions(np.arange(20), 16, take))
+
+
+def test_wide_rows_that_come_at_once_are_several_pieces(tmp_path: Path) -> None:
+    rows = pa.table({GROUP.name: pa.array([0] * 9, GROUP.type), "text": ["x" * (1 << 20)] * 9})
+    gathering = Gathering(Scratch(str(tmp_path), piece_bytes=1))
+    gathering.add(TableHead("g", "groups", 0), rows)
+    pieces = gathering.pieces()
+    assert len(pieces) > 1
+    assert sum(piece.rows for piece in pieces) == gathering.rows == 9
