@@ -245,10 +245,17 @@ def blamed(results: Iterator[pa.RecordBatch], names: str) -> Iterator[pa.RecordB
         except ContinuousError:
             raise  # of the source that the function reads, or of a check of ours
         except Exception as error:
-            raise TransformError(
-                f"The Python function {names} failed{_place(error)}: {_last_line(error)}"
-            ) from error
+            raise failed(names, error) from error
         yield batch
+
+
+def failed(names: str, error: Exception, at: str = "") -> TransformError:
+    """What the user's function has raised, and where it did.
+
+    :param at: what the function was called for; empty if that is not known.
+    """
+    called = f"The Python function {names} failed{_place(error)}{at and f', {at}'}"
+    return TransformError(f"{called}: {_last_line(error)}")
 
 
 def _place(error: Exception) -> str:

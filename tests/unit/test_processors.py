@@ -233,6 +233,13 @@ class Misbehaving(StatefulProcessor):
     def wide(self) -> None:
         self.items.appendValue((1, 2))
 
+    def fires(self) -> Any:
+        self.handle.registerTimer(0)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        raise KeyError(key[0])
+
     def at_the_end(self) -> Any:
         self.close = self.items.clear  # type: ignore[method-assign]
         return iter(())
@@ -256,10 +263,32 @@ def test_what_a_processor_may_not_do(does: str, error: str) -> None:
         task.epoch([("a", does)])
 
 
-def test_an_error_names_the_class_and_the_line() -> None:
+def test_an_error_names_the_class_the_line_and_the_key() -> None:
     task = Task(processor_step(Misbehaving(), "k string, do string", COUNTS))
-    with pytest.raises(TransformError, match=r"Misbehaving failed in empty_list \(test_proc"):
-        task.epoch([("a", "empty_list")])
+    place = (
+        r"Misbehaving failed in empty_list \(test_proc.*\), called for the key k='b': .*EMPTY_LIST"
+    )
+    with pytest.raises(TransformError, match=place):
+        task.epoch([("a", "at_the_end"), ("b", "empty_list"), ("c", "nothing")])
+
+
+def test_an_error_of_a_timer_names_the_key() -> None:
+    step = processor_step(Misbehaving(), "k string, do string", COUNTS, time_mode="ProcessingTime")
+    place = r"failed in handleExpiredTimer \(.*\), called for the key k='a': KeyError: 'a'"
+    with pytest.raises(TransformError, match=place):
+        Task(step).epoch([("a", "fires"), ("b", "at_the_end")])
+
+
+def test_an_error_shows_a_part_of_a_long_key() -> None:
+    task = Task(processor_step(Misbehaving(), "k string, do string", COUNTS))
+    with pytest.raises(TransformError, match=r"the key k='x{197}\.\.\.: TypeError"):
+        task.epoch([("x" * 300, "nothing")])
+
+
+def test_an_error_of_init_and_of_close_names_no_key() -> None:
+    task = Task(processor_step(Misbehaving(), "k string, do string", COUNTS))
+    with pytest.raises(TransformError, match=r"Misbehaving failed: .*Implicit key not found"):
+        task.epoch([("a", "at_the_end")])
 
 
 class Declaring(StatefulProcessor):

@@ -78,6 +78,11 @@ class Client:
             raise no_key()
         return self._key
 
+    @property
+    def at(self) -> str:
+        """Whose state is seen, for an error; empty if nobody's is."""
+        return "" if self._key is None else f"called for the key {self._keys.shown(self._key)}"
+
     def announce(self, key: Key) -> None:
         """The key that PySpark will name next, in the user's form."""
         self._next = key

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.util import fail_on_stopiteration
 
+from engine.errors import ContinuousError
 from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.frame_results import FrameResults
 from engine.functions.custom_state.frames import Frames
@@ -35,7 +36,7 @@ from engine.functions.custom_state.pandas_conversion import PandasConversion
 from engine.functions.custom_state.spec import GroupFunction
 from engine.functions.custom_state.stage import RESULTS_AT_ONCE, CustomStateStage
 from engine.functions.custom_state.values import LATEST_MS, Codec, Kept
-from engine.functions.invoke import rows_max, zoned
+from engine.functions.invoke import failed, rows_max, zoned
 from engine.functions.pyspark_worker import provide_broadcasts, unpickled
 from engine.pipeline.stateful import RunCustomState
 from engine.state.contract import EventClock
@@ -155,7 +156,13 @@ class GroupStateStage(CustomStateStage):
             keyAsUnsafe=b"",
             valueSchema=self._codec.schema,
         )
-        self._results.add(_checked(self._call(name, frames, state), self._width))
+        try:
+            self._results.add(_checked(self._call(name, frames, state), self._width))
+        except ContinuousError:
+            raise
+        except Exception as error:
+            at = f"called for the key {self._keys.shown(key)}"
+            raise failed(self._called, error, at) from error
         timeout_ms = state._timeout_timestamp
         if timeout_ms == GroupState.NO_TIMESTAMP:
             if state._removed:

@@ -26,6 +26,8 @@ Codes = npt.NDArray[np.int64]
 NAN: Final = float("nan")
 """A ``dict`` finds a NaN only if it is the same object."""
 _CODES_MAX: Final = 1 << 62
+_SHOWN_MAX: Final = 200
+"""Letters of a key in an error."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class Keys:
             for value, thaw in zip(key, self._thaws, strict=True)
         )
         return self._codec.give(tuple(values))
+
+    def shown(self, key: Key) -> str:
+        """The key, for an error."""
+        text = ", ".join(f"{name}={value!r}" for name, value in self.row(key).asDict().items())
+        return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
     def group(self, rows: pa.RecordBatch, positions: Sequence[int]) -> Grouped:
         """:param positions: of the key's columns."""

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcesso
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode
 from pyspark.util import fail_on_stopiteration
 
-from engine.errors import TransformError
+from engine.errors import ContinuousError, TransformError
 from engine.exchange.key_groups import KeyGroups
 from engine.functions.custom_state.client import Client, Handle
 from engine.functions.custom_state.frame_results import FrameResults
@@ -47,7 +47,7 @@ from engine.functions.custom_state.spec import (
 from engine.functions.custom_state.stage import RESULTS_AT_ONCE, CustomStateStage
 from engine.functions.custom_state.timers import Timers
 from engine.functions.custom_state.values import Codec
-from engine.functions.invoke import rows_max, zoned
+from engine.functions.invoke import failed, rows_max, zoned
 from engine.functions.pyspark_worker import provide_broadcasts, unpickled
 from engine.pipeline.stateful import RunCustomState
 from engine.state.contract import EventClock
@@ -200,6 +200,7 @@ class _Instance:
     def __init__(self, spec: Processor, client: Client) -> None:
         method, _ = unpickled(spec.function)
         self.client = client
+        self._called = spec.function.name
         self._method = fail_on_stopiteration(method)
         method.__self__._stateful_processor.init(Handle(client))
         client.set_handle_state(StatefulProcessorHandleState.INITIALIZED)
@@ -215,11 +216,16 @@ class _Instance:
 
         :param name: the user's form of the key.
         :param inputs: the rows, and the initial state.
+        :raises TransformError: what the user's code raises, with the key.
         """
         if key is not None:
             self.client.announce(key)
-        results: Iterator[Any] = self._method(self.client, mode, name, *(inputs or (iter(()),)))
-        return results
+        try:
+            yield from self._method(self.client, mode, name, *(inputs or (iter(()),)))
+        except ContinuousError:
+            raise
+        except Exception as error:
+            raise failed(self._called, error, self.client.at) from error
 
 
 def _variable(
