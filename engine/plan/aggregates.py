@@ -18,6 +18,7 @@ from engine.state.aggregates.functions import FUNCTIONS, why_not
 Read = Callable[[list[Any]], tuple[Expr, ...]]
 """From Spark's expressions over the rows to ours."""
 _REPLACEABLE: Final = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
+_ORDER: Final = "SortOrder"
 _APPROXIMATE: Final = "HyperLogLogPlusPlus"
 _OF_SPARKS_BUFFERS: Final = {
     "mutable_agg_buffer_offset",
@@ -120,7 +121,8 @@ class FunctionReader:
 
     def parts(self, node: JavaObject) -> list[JavaObject]:
         """What it looks at of each row: its arguments, and behind them the condition of FILTER."""
-        arguments = scala_seq(function_of(self._gateway, node).children())
+        children = scala_seq(function_of(self._gateway, node).children())
+        arguments = [each for each in children if simple_name(each) != _ORDER]
         return [*arguments, *scala_seq(node.filter().toList())]
 
     def read(self, node: JavaObject, parts: Sequence[Expr], inputs: Inputs) -> Aggregate:
@@ -140,6 +142,8 @@ class FunctionReader:
         params = self._parameters(function)
         if kind == _APPROXIMATE:
             params |= self._corrections(params["relative_sd"])
+        if kind == "ListAgg":
+            params |= self._order(node, function)
         aggregate = Aggregate(
             kind,
             tuple(inputs.add(part, text) for part, text in zip(parts, texts, strict=False)),
@@ -153,6 +157,17 @@ class FunctionReader:
         if reason:
             self._problems.append(f"the aggregate {node.sql()}: {reason}")
         return aggregate
+
+    def _order(self, node: JavaObject, function: JavaObject) -> dict[str, Any]:
+        """Of ``WITHIN GROUP``: NULL is not among the texts, so its place is of no matter."""
+        orders = [each for each in scala_seq(function.children()) if simple_name(each) == _ORDER]
+        if not orders:
+            return {}
+        if len(orders) > 1 or not orders[0].child().semanticEquals(function.child()):
+            self._problems.append(
+                f"the aggregate {node.sql()}: it can be ordered by its own values only"
+            )
+        return {"descending": not orders[0].isAscending()}
 
     def _corrections(self, relative_sd: float) -> dict[str, Any]:
         """What Spark corrects small counts by, of this many registers."""

@@ -17,7 +17,7 @@ from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import Pipeline
 from engine.pipeline.stage_pruning import prune_stages
 from engine.plan.event_time import refused_by_spark, refused_settings
-from engine.plan.refusals import HINT, TOO_DEEP
+from engine.plan.refusals import HINT, HINT_REFUSED_BY_SPARK, TOO_DEEP
 from engine.plan.scope import Scope
 from engine.plan.session_settings import active
 from engine.plan.spark_rules import optimized, with_grouping_columns
@@ -104,7 +104,9 @@ def _walked(
     if refused is not None:
         problems.append(refused)
     if problems or not scope.open:
-        raise UnsupportedQueryError(dict.fromkeys(problems), hint=HINT)
+        raise UnsupportedQueryError(
+            dict.fromkeys(problems), hint=HINT if refused is None else HINT_REFUSED_BY_SPARK
+        )
     return walk
 
 
@@ -115,7 +117,7 @@ def _of_state(scope: Scope) -> list[str]:
     problems = refused_settings(scope.gateway)
     if scope.drafts.redefines_watermark:
         problems.append(
-            "withWatermark on rows that have a watermark: Spark does not start such a query if it "
-            "keeps state; define it once"
+            "withWatermark on rows that have a watermark: in a query that keeps state, rows have "
+            "one; define it once"
         )
     return problems

@@ -11,6 +11,10 @@ HINT: Final = (
     'Change the query, or use trigger(processingTime="...") or trigger(availableNow=True): '
     "then Spark itself runs it, batch by batch."
 )
+HINT_REFUSED_BY_SPARK: Final = (
+    "Change the query, or its output mode: as it is, Spark itself does not start it with any "
+    "trigger."
+)
 
 _GROUPS = "it needs all rows of a group at once, which a stream never has"
 _OF_THE_JVM = "its function is of the JVM, and no Python"

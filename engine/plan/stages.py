@@ -172,7 +172,9 @@ class StagePlanning:
         self._cut(by_key, [keys[place] for place in by_key], all_told=mode == COMPLETE)
         scope.see([*keys, *(each.resultAttribute() for each in functions)])
         names = [*scope.schema.names[:width], *(each.sql() for each in functions)]
-        fields = [f.with_name(name) for f, name in zip(scope.schema, names, strict=True)]
+        # What is refused has no column.
+        named = zip(scope.schema, names, strict=not scope.problems)
+        fields = [field.with_name(name) for field, name in named]
         scope.schema = pa.schema(fields)
         shown = f"by {', '.join(names[:width]) or 'nothing'}: {', '.join(names[width:])}"
         if sessions:

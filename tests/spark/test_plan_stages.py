@@ -116,6 +116,34 @@ def test_what_cannot_be_folded_is_refused(rate: DataFrame) -> None:
     assert "percentile" not in listed
 
 
+@pytest.mark.parametrize("function", ["max", "sum", "avg"])
+def test_intervals_of_months_are_refused_by_name(timed: DataFrame, function: str) -> None:
+    months = F.expr(f"{function}(int(value) * INTERVAL '1' MONTH)")
+    assert "intervals of months" in problems_of(timed.groupBy(minute(), "value").agg(months))
+
+
+def test_texts_are_joined_in_their_own_order(rate: DataFrame) -> None:
+    def joined(order: str) -> DataFrame:
+        return rate.groupBy("timestamp").agg(
+            F.expr(f"listagg(string(value), '-') WITHIN GROUP (ORDER BY {order})")
+        )
+
+    (texts,) = step_of(planned(joined("string(value) DESC"), "update"), GroupRows).aggregates
+    assert (len(texts.arguments), texts.params["descending"]) == (2, True)
+    for order in ("value", "string(value), value"):
+        assert "its own values only" in problems_of(joined(order), "update")
+
+
+def test_what_spark_refuses_is_not_sent_there(rate: DataFrame, timed: DataFrame) -> None:
+    for df, leads_to_spark in (
+        (rate.groupBy("value").count(), False),
+        (timed.groupBy(minute()).agg(F.histogram_numeric("value", F.lit(3))), True),
+    ):
+        with pytest.raises(UnsupportedQueryError) as caught:
+            plan_query(df)
+        assert ("trigger(processingTime" in str(caught.value.hint)) is leads_to_spark
+
+
 def test_no_window_stays_in_complete_mode(timed: DataFrame) -> None:
     step = step_of(planned(timed.groupBy(minute()).count(), "complete"), GroupRows)
     assert (step.output_mode, step.event_time) == ("complete", None)

@@ -133,8 +133,6 @@ def _discrete_percentile(aggregate: Aggregate) -> str | None:
 
 
 def _joined_texts(aggregate: Aggregate) -> str | None:
-    if len(aggregate.arguments) > 2:
-        return "it can be ordered by its own values only"
     if constant(aggregate.arguments[1]) is None:
         return "the delimiter has to be constant"
     return _types(lambda dtype: pa.types.is_string(dtype) or pa.types.is_binary(dtype))(aggregate)

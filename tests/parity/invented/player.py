@@ -182,7 +182,7 @@ class Player:
         """How those differ when Spark optimizes them."""
         with configured(self._spark, Mode(self.mode.compiled, True).rules):
             every = [each for each in asked if not self._optimizer_fails(each.text)]
-            again = self._read([each.text for each in every])
+            again = self._read([each.text for each in every]) if every else []
             chosen = []
             for each, read in zip(every, again, strict=True):
                 if isinstance(read, Difference):

@@ -187,12 +187,14 @@ def test_what_spark_compiles_only_optimized(
 
 
 def test_what_spark_cannot_compile_as_written_is_read_as_optimized(spark: SparkSession) -> None:
-    """Where the optimizer takes the index away, as here."""
-    setting, mode, counts = Setting(7, 2, True, "UTC"), Mode(True, False), Counts()
+    """Where the optimizer takes the index away, or fails for a constant in front of it."""
+    setting, mode = Setting(7, 2, True, "UTC"), Mode(True, False)
+    never = "array(d, d)[-2147483648]"
     with configured(spark, setting.conf | mode.conf):
-        player = Player(spark, setting, False, mode)
-        assert player.differences([Leaf("array(d, d)[-2147483648]", "double")], counts) == {}
-    assert counts.trees == 1
+        for text in (never, f"if(assert_true(1 = 2) IS NULL, 1D, {never})"):
+            player, counts = Player(spark, setting, False, mode), Counts()
+            assert player.differences([Leaf(text, "double")], counts) == {}
+            assert counts.trees == 1
 
 
 def test_this_spark_takes_every_template(spark: SparkSession) -> None:

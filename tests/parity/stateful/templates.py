@@ -43,7 +43,8 @@ AGGREGATES: Final = (
     "approx_count_distinct(k)", "approx_count_distinct(d, 0.1)",
     "approx_percentile(n, 0.3)", "approx_percentile(nanvl(d, 2) + 0D, array(0, 0.25, 1))",
     "approx_percentile(at, 0.5) FILTER (WHERE id % 3 > 0)", "approx_percentile(m, 0.1, 1000000)",
-    "listagg(k, ',')", "regr_count(n, id)",
+    "listagg(k, ',')", "regr_count(n, id)", "listagg(k, ',') WITHIN GROUP (ORDER BY k)",
+    "listagg(DISTINCT k) WITHIN GROUP (ORDER BY k DESC NULLS FIRST)",
 )  # fmt: skip
 BY_ORDER: Final = (
     "first(",
