@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,13 +10,18 @@ import pytest
 
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.submitted import QueryStartError
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.retention import prune
+from engine.commands.command_line import main
 from scripts.local_airflow.rest import wait_for
 from tests.cluster.on_yarn import OnYarn
 from tests.cluster.one_query import WAIT_S, all_ended
 from tests.servers.hadoop import Hadoop
+from tests.sink_files import committed_rows
 
 EXECUTOR = "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend"
 DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+_KEYS = 5
 both_modes = pytest.mark.parametrize("mode", ["client", "cluster"])
 Make = Callable[[str], OnYarn]
 
@@ -84,6 +90,53 @@ def test_an_executor_is_killed(on_yarn: Make, mode: str) -> None:
     assert query.hook.status(query.location).run_id == status.run_id
     query.drain()
     query.assert_each_once()
+
+
+def test_counts_go_on_from_their_state_on_hdfs(
+    on_yarn: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The executor is killed, which had them in memory; later the query is started anew."""
+    query = on_yarn("cluster")
+    query.document["source"]["watermark"] = {"column": "timestamp", "delay": "0 seconds"}
+    query.document["sql"] = (
+        f"SELECT window.start AS at, value % {_KEYS} AS key, count(*) AS n, max(value) AS top "
+        f"FROM source GROUP BY window(timestamp, '1 second'), value % {_KEYS}"
+    )
+    query.document["sink"]["options"] |= {"reducers": 1}
+    _, status = query.start()
+    query.await_epochs(2)
+    (executor,) = query.processes(EXECUTOR, status.application)
+    executor.kill()
+    query.await_epochs(6)
+    query.drain()
+    told = _counted(query)
+    assert _remembered(query, capsys)
+
+    query.start()
+    query.await_epochs(6)
+    query.drain()
+    assert _counted(query) > told
+
+    checkpoint = Checkpoint(query.location)
+    prune(checkpoint, keep_epochs=2)
+    assert _remembered(query, capsys)
+
+
+def _counted(query: OnYarn) -> int:
+    """The highest number of the windows in the sink: up to it each was counted, once."""
+    rows = committed_rows(query.out, "at", "key", "n", "top")
+    assert len({(row["at"], row["key"]) for row in rows}) == len(rows)
+    last = max(row["top"] for row in rows)
+    assert sum(row["n"] for row in rows) == last + 1
+    return last
+
+
+def _remembered(query: OnYarn, capsys: pytest.CaptureFixture[str]) -> int:
+    """How many windows and keys ``continuous state`` tells of."""
+    capsys.readouterr()
+    main(["state", query.location, "--json"])
+    (table,) = json.loads(capsys.readouterr().out)["tables"]
+    return int(table["rows"])
 
 
 def test_the_driver_is_killed_and_yarn_starts_it_again(on_yarn: Make) -> None:
