@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.base import durable as disk
 from engine.checkpoint.logs.metadata_log import (
     MetadataLog,
     entry_id,
@@ -217,3 +222,40 @@ def test_collision(storage: Storage) -> None:
     assert log.ids() == list(range(11))
     assert sorted(epoch for epoch, _ in wrote) == list(range(11))
     assert entries(log) == {epoch: f"{name} wrote {epoch}" for epoch, name in wrote}
+
+
+def test_entries_that_retention_removes_during_a_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that were there when it began are gone before it looks at them, but for the file of the
+    one that is being written."""
+    storage, listings = LocalStorage(tmp_path), 0
+    log = text_log(storage)
+    for id in range(2):
+        log.add(id, "x")
+
+    @contextmanager
+    def scandir(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
+        nonlocal listings
+        listings += 1
+        if listings == 1:
+            (tmp_path / FOLDER / ".3.tmp").write_bytes(b"x")
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        if listings == 1:
+            log.add(2, "x")
+            log.purge(2)
+        yield found
+
+    monkeypatch.setattr(disk, "system", _Calls(scandir))
+    assert log.ids() == [2]
+
+
+class _Calls:
+    """Those of :mod:`os`, but for one."""
+
+    def __init__(self, scandir: Callable[..., Any]) -> None:
+        self.scandir = scandir
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)

@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from engine.base import durable as disk
 from engine.checkpoint.storage import local_storage
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
 from engine.checkpoint.storage.fenced_storage import FencedStorage
@@ -292,44 +291,6 @@ def test_temporary_files_lie_beside_and_vanish(tmp_path: Path) -> None:
     storage.create("offsets/0", b"y")
     storage.replace("offsets/1", b"z")
     assert {path.name for path in (tmp_path / "offsets").iterdir()} == {"0", "1"}
-
-
-def test_entries_that_retention_removes_during_a_listing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All that were there when it began are gone before it looks at them, but for the file of the
-    one that is being written."""
-    storage = LocalStorage(tmp_path)
-    for epoch in range(2):
-        storage.create(f"commits/{epoch}", b"x")
-    listings = 0
-
-    @contextmanager
-    def scandir(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
-        nonlocal listings
-        listings += 1
-        if listings == 1:
-            (tmp_path / "commits" / ".3.tmp").write_bytes(b"x")
-        with os.scandir(folder) as entries:
-            found = list(entries)
-        if listings == 1:
-            storage.create("commits/2", b"x")
-            storage.delete("commits/0")
-            storage.delete("commits/1")
-        yield found
-
-    monkeypatch.setattr(disk, "system", _Calls(scandir))
-    assert "2" in {file.name for file in storage.list("commits")}
-
-
-class _Calls:
-    """Those of :mod:`os`, but for one."""
-
-    def __init__(self, scandir: Callable[..., Any]) -> None:
-        self.scandir = scandir
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
 
 
 def test_a_folder_in_the_place_of_an_entry_is_not_overwritten(tmp_path: Path) -> None:
