@@ -24,6 +24,8 @@ Places = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 RUN_ROWS_MAX: Final = 1 << 16
 """Runs are not merged to longer ones."""
+RUN_BYTES_MAX: Final = 1 << 28
+"""Nor to larger ones: Arrow counts the bytes of a column's texts with 31 bits."""
 
 
 class Run:
@@ -64,6 +66,11 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its columns, also of rows that are not there any more."""
+        return int(self.rows.get_total_buffer_size())
 
     def find(self, lane: npt.NDArray[np.uint64]) -> tuple[Places, Places, Places]:
         """Which of these first lanes, in ascending order, rows have; where these rows begin, and
@@ -175,8 +182,9 @@ class JoinedRows:
     def _merge(self) -> None:
         while len(self.runs) > 1:
             *_, older, newer = self.runs
-            together = len(older) + len(newer)
-            if len(older) > 2 * len(newer) or together > RUN_ROWS_MAX:
+            is_long = len(older) + len(newer) > RUN_ROWS_MAX
+            is_large = older.nbytes + newer.nbytes > RUN_BYTES_MAX
+            if len(older) > 2 * len(newer) or is_long or is_large:
                 return
             self.runs[-2:] = [self._joined([older, newer])]
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import StateTooLargeError
+from engine.exchange.hashing import hash_rows
 from engine.expressions.registry import Context
 from engine.pipeline.stateful import APPEND, Aggregate, GroupRows
-from engine.state import columns
+from engine.state import columns, joined_rows
 from engine.state.arrays import Budget, within
 from engine.state.columns import Slots
 from engine.state.contract import GROUP, EventClock
@@ -72,3 +73,17 @@ def test_wide_rows_that_come_at_once_are_several_pieces(tmp_path: Path) -> None:
     pieces = gathering.pieces()
     assert len(pieces) > 1
     assert sum(piece.rows for piece in pieces) == gathering.rows == 9
+
+
+def test_rows_that_wait_for_others_are_merged_by_their_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joined_rows, "RUN_BYTES_MAX", 10_000)
+    waiting = joined_rows.JoinedRows()
+    for number in range(16):
+        keys = pa.array([number])
+        rows = pa.record_batch([keys, pa.array(["x" * 4_000])], ["key", "text"])
+        far, alone = np.full(1, 1 << 60), np.zeros(1, np.bool_)
+        waiting.add(hash_rows([keys], 1), rows, far, alone)
+    assert len(waiting) == 16
+    assert [len(run) for run in waiting.runs] == [2] * 8
