@@ -88,7 +88,7 @@ class Full(Scratch):
 
 
 def gathered(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> Gathering:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 100)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 2_000)  # a hundred rows, and no two hundred
     gathering = Gathering(scratch)
     for start in range(0, 1_000, 100):
         numbers = np.arange(start, start + 100)
@@ -107,7 +107,7 @@ def test_what_waits_is_read_as_it_was_and_leaves_nothing(
 ) -> None:
     before = open_files()
     found = gathered(Scratch(str(tmp_path)), monkeypatch).pieces()
-    assert len(found) == 10
+    assert len(found) == 5
     assert [*tmp_path.iterdir()] == []
     assert open_files() == before + 1
     numbers = [n for piece in found for table in piece.tables for n in table["n"].to_pylist()]
