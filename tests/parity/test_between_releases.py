@@ -74,6 +74,9 @@ def test_moments_beyond_a_timestamp(spark: SparkSession) -> None:
     table = pa.table({"l": [2**62, -(2**63), 1_700_000_000]})
     texts = ["timestamp_millis(l)", "timestamp_seconds(l)", "timestamp_seconds(l / 10BD)"]
     assert_parity(spark, table, texts)
+    fractions = ["4611686018427387904.0000001", "9223372036855.0000001", "9223372036855", "7.5"]
+    table = pa.table({"s": fractions})
+    assert_parity(spark, table, ["timestamp_seconds(CAST(s AS DECIMAL(38, 7)))"])
 
 
 def test_sizes_of_unions_of_sketches(spark: SparkSession) -> None:

@@ -239,12 +239,12 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
 
     def exact(number: Decimal) -> int:
         micros = EXACT.scaleb(number, 6)
-        if abs(micros) >= 10**19:  # Java looks at the digits first
-            raise arithmetic_exception("Overflow")
+        is_beyond = not -(2**63) <= micros < 2**63
+        # Java looks at the digits first.
+        if is_beyond and (has_name or abs(micros) >= 10**19 or micros == int(micros)):
+            raise too_large(number)
         if micros != int(micros):
             raise arithmetic_exception("Rounding necessary")
-        if not -(2**63) <= micros < 2**63:
-            raise too_large(number)
         return int(micros)
 
     def floating(number: Any) -> Any:

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
@@ -74,7 +75,7 @@ class Grammar:
         every = [(name, text) for name, texts in family.templates.items() for text in texts]
         try:
             schema = _schema(self._frame, [text for _, text in every])
-        except AnalysisException:  # an older release does not have all of them
+        except (PySparkException, Py4JJavaError):  # an older release does not have all of them
             found = resolved(Analyzed(self._frame), [text for _, text in every])
             pairs = list(zip(every, found, strict=True))
             self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
