@@ -31,6 +31,8 @@ _SETS: Final = frozenset(
 )
 _TRIED: Final = frozenset({"TryAdd", "TrySubtract", "TryMultiply"})
 _FLOATS: Final = ("FLOAT", "DOUBLE")
+_TEXTUAL: Final = re.compile(r"STRING|VARIANT|\bTIME\b")
+"""Types of what tells a moment without its day."""
 _SPECIAL: Final = re.compile(r"epoch|now|today|tomorrow|yesterday", re.IGNORECASE)
 """In texts that become days without a zone; computed by another rule, of which there is none here
 but for texts that are cast as they stand."""
@@ -222,7 +224,7 @@ def _is_null_of_floats(node: JavaObject) -> bool:
 
 def _is_plain(value: JavaObject) -> bool:
     """Whether rules look at such a value."""
-    return str(value.dataType().sql()) in _PLAIN or value.value() is None
+    return _type(value) in _PLAIN or value.value() is None
 
 
 def _is_null(node: JavaObject) -> bool:
@@ -243,14 +245,18 @@ def _depends_on_the_day(node: JavaObject) -> bool:
         text = node.child().value()
         if text is None or _OF_ONE_DAY.match(str(text.toString())):
             return False
-    children = scala_seq(node.children())
-    if name not in _COLLECTIONS and not (name == "Cast" and not _has_text(node.child())):
-        sql = str(node.dataType().sql())
-        named = sql in ("DATE", "TIMESTAMP_NTZ") and _SPECIAL.search(str(node.sql()))
-        if named or _OF_DAYS.search(sql):
+    children = list(scala_seq(node.children()))
+    of_moments = any(_OF_DAYS.search(_type(child)) for child in children)
+    if name not in _COLLECTIONS and not of_moments and any(map(_has_text, children)):
+        named = _type(node) in ("DATE", "TIMESTAMP_NTZ") and _SPECIAL.search(str(node.sql()))
+        if named or _OF_DAYS.search(_type(node)):
             return True
     return any(map(_depends_on_the_day, children))
 
 
 def _has_text(node: JavaObject) -> bool:
-    return "STRING" in str(node.dataType().sql())
+    return _TEXTUAL.search(_type(node)) is not None
+
+
+def _type(node: JavaObject) -> str:
+    return str(node.dataType().sql())

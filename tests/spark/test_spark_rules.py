@@ -109,6 +109,8 @@ EXPRESSIONS = [
     "1 / x + length(mask(s, NULL))",
     "1 / x + length(nullif(current_database(), current_schema()))",
     "1 / x + weekday(try_cast('T10:00' AS TIMESTAMP_NTZ))",
+    "array(x, x)[day(array_max(array(TIMESTAMP'2024-10-05 13:43:21')))]",
+    "array(x, x)[day(date_trunc('DAY', TIMESTAMP'2024-10-05 13:43:21'))]",
     "1 / x + weekday(try_cast('now' AS TIMESTAMP_NTZ)) * 0",
     # No value of the narrow type is such a number.
     "CAST(TINYINT(-125 - x) - 3Y AS DOUBLE) = -2e24D",
