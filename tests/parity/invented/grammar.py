@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
@@ -75,12 +74,12 @@ class Grammar:
         every = [(name, text) for name, texts in family.templates.items() for text in texts]
         try:
             schema = _schema(self._frame, [text for _, text in every])
-        except (PySparkException, Py4JJavaError):  # an older release does not have all of them
+        except AnalysisException:  # an older release does not have all of them
             found = resolved(Analyzed(self._frame), [text for _, text in every])
             pairs = list(zip(every, found, strict=True))
             self.missing |= {name for (name, _), each in pairs if isinstance(each, str)}
             every = [pair for pair, each in pairs if not isinstance(each, str)]
-            schema = _schema(self._frame, [text for _, text in every])
+            schema = _schema(self._frame, [text for _, text in every]) if every else []
         for (name, text), dtype in zip(every, schema, strict=True):
             kind = kind_of(dtype)
             self.types.setdefault(kind, dtype)
