@@ -28,6 +28,8 @@ SMALL_BATCH: Final = 2_000
 nothing then. Larger ones fill the client's own batches."""
 ACKNOWLEDGED_S: Final = 120.0
 """So long what was sent may take to be acknowledged: Kafka's ``delivery.timeout.ms``."""
+_NO_PARTITION: Final = "_UNKNOWN_PARTITION"
+"""Of a record no outage: the topic is there, and has fewer partitions than the record asks for."""
 _HURRY_S: Final = 0.005
 _FLUSH_S: Final = 1.0
 
@@ -58,8 +60,15 @@ class Sender:
         :param hurry: see that it is sent now, if it is small.
         :raises SinkError: the client, or a broker before, has refused a record.
         """
+        from confluent_kafka import KafkaException
+
         with self.speaking("a record cannot be sent", SinkCommitRejectedError):
-            rows.send(self.producer, batch)
+            try:
+                rows.send(self.producer, batch)
+            except KafkaException as exc:  # at once, of a topic that the client knows by now
+                if exc.args[0].name() != _NO_PARTITION:
+                    raise
+                self._report(exc.args[0], None)
         if hurry and batch.num_rows < SMALL_BATCH:
             self._serve(self.producer.flush, _HURRY_S)
         else:
@@ -119,7 +128,7 @@ class Sender:
         more = f" ({len(self._errors):,} in all)" if len(self._errors) > 1 else ""
         self._errors.clear()
         where = "a record" if message is None else f"a record for {message.topic()}"
-        passes = is_passing(error) and error.name() != "_UNKNOWN_PARTITION"
+        passes = is_passing(error) and error.name() != _NO_PARTITION
         kind = SinkUnavailableError if passes else SinkCommitRejectedError
         raise kind(
             self._says(f"{where} was refused{more}: {error.str()} ({error.name()})"),

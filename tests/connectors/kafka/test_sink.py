@@ -17,6 +17,7 @@ from engine.errors import (
     SinkCommitRejectedError,
     SinkError,
 )
+from engine.sinks.contract import WriterContext
 from engine.sinks.kafka import brokers
 from engine.sinks.kafka.data_source import KafkaSink
 from tests.connectors.kafka.sinks import (
@@ -149,15 +150,26 @@ def test_a_record_that_the_broker_refuses_fails_the_epoch(kafka: Kafka) -> None:
         made.write(batches("x" * 5_000_000))  # by the client itself
 
 
-def test_a_partition_that_is_not_there_is_no_outage(kafka: Kafka, topic: str) -> None:
-    """Refused at once, where the client has heard of the topic's partitions by then, or later."""
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_partition_that_is_not_there_is_no_outage(
+    kafka: Kafka, topic: str, is_known: bool
+) -> None:
+    """A client that knows the topic refuses the record at once."""
     schema = pa.schema([("value", pa.string()), ("partition", pa.int32())])
     patience = {"kafka_topic_metadata_propagation_max_ms": "500"}
-    made = writer(kafka, schema, topic=topic, **patience)
-    batch = pa.RecordBatch.from_pydict({"value": ["a"], "partition": [2]}, schema)
-    refused = f"(a record for {topic} was refused|a record cannot be sent).*[Uu]nknown partition"
-    with pytest.raises(SinkCommitRejectedError, match=refused):
-        made.write(iter([batch]))
+    made = writer(kafka, schema, topic=topic, **patience).taskWriter()
+    made.open(WriterContext(topic, "run", 0, 0, 0, 1))
+    there, nowhere = (
+        pa.RecordBatch.from_pydict({"value": ["a"], "partition": [number]}, schema)
+        for number in (0, 2)
+    )
+    if is_known:
+        made.write(0, iter([there]))
+    with pytest.raises(
+        SinkCommitRejectedError, match=r"a record .*was refused: .*nknown partition"
+    ):
+        made.write(1, iter([nowhere]))
+    made.close()
 
 
 # -- before anything starts -----------------------------------------------------------------------
