@@ -76,12 +76,7 @@ class Constants:
         for expression in _expressions(plan):
             for constant, value in self._constants(expression):
                 known.put(constant, value)
-        if known.isEmpty():
-            return plan
-        # A map of Scala's is a partial function.
-        to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
-        replaced: JavaObject = plan.transformAllExpressions(to_scala(known))
-        return replaced
+        return _substituted(self._jvm, plan, known)
 
     def _constants(self, node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The largest ones that are not written as such, and their values."""
@@ -178,11 +173,7 @@ def without_null_sets(jvm: Any, plan: JavaObject) -> JavaObject:
                     of = [known(each) if _is_null_of_floats(each) else each for each in children]
                     to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
                     hidden.put(node, node.withNewChildren(to_seq(of)))
-    if hidden.isEmpty():
-        return plan
-    to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
-    replaced: JavaObject = plan.transformAllExpressions(to_scala(hidden))
-    return replaced
+    return _substituted(jvm, plan, hidden)
 
 
 def with_sums_written_out(jvm: Any, plan: JavaObject) -> JavaObject:
@@ -195,10 +186,16 @@ def with_sums_written_out(jvm: Any, plan: JavaObject) -> JavaObject:
         for node in _with_pattern(expression, pattern):
             if simple_name(node) in _TRIED:
                 written.put(node, node.replacement())
-    if written.isEmpty():
+    return _substituted(jvm, plan, written)
+
+
+def _substituted(jvm: Any, plan: JavaObject, by: JavaObject) -> JavaObject:
+    """The plan with these expressions replaced: a Java map of them."""
+    if by.isEmpty():
         return plan
+    # A map of Scala's is a partial function.
     to_scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
-    replaced: JavaObject = plan.transformAllExpressions(to_scala(written))
+    replaced: JavaObject = plan.transformAllExpressions(to_scala(by))
     return replaced
 
 

@@ -32,6 +32,7 @@ from engine.expressions.lists import (
 from engine.expressions.logic.comparison import alike
 from engine.expressions.logic.ranks import is_orderable
 from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 
@@ -92,7 +93,7 @@ def _may_be_outside(expr: Expr) -> bool:
     "ElementAt",
     can_fail=_may_be_outside,
     supports=_element_at_supports,
-    reads=("fail_on_error", "default_value_out_of_bound"),
+    reads=("fail_on_error", "default_value_out_of_bound", SPARK_VERSION),
     takes=Rare.ALL,
 )
 def element_at(expr: Expr, context: Context) -> ValueFunction:
@@ -101,6 +102,7 @@ def element_at(expr: Expr, context: Context) -> ValueFunction:
     if pa.types.is_map(expr.children[0].dtype):
         return get_map_value(expr, context)
     strictly: bool = expr.params["fail_on_error"]
+    knows_least = is_since(expr, "4.3.0")
 
     def item(array: pa.Array, ordinal: pa.Array) -> pa.Array:
         lists, at = Lists.of(array), ints(ordinal)
@@ -109,7 +111,7 @@ def element_at(expr: Expr, context: Context) -> ValueFunction:
         outside = known & ~inside
         if np.any(known & (at == 0)):
             raise index_of_zero()
-        if np.any(least := known & (at == _LEAST)):
+        if not knows_least and np.any(least := known & (at == _LEAST)):
             raise beyond_memory(at[least][0], lists.lengths[least][0])
         if strictly and np.any(outside):
             row = int(np.argmax(outside))

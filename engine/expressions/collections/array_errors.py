@@ -37,8 +37,8 @@ def invalid_index_in_element_at(index: Any, length: Any) -> TransformError:
 
 
 def beyond_memory(index: Any, length: Any) -> TransformError:
-    """``element_at`` of the least INT, which Spark does not find out of bounds. Of an array in a
-    column it then reads memory that is none of it."""
+    """``element_at`` of the least INT, which Spark before 4.3 does not find out of bounds. Of an
+    array in a column it then reads memory that is none of it."""
     return java_error(
         "java.lang.ArrayIndexOutOfBoundsException",
         f"Index {index + length} out of bounds for length {length}",

@@ -27,6 +27,7 @@ from engine.expressions.malformed import (
     value_of,
 )
 from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
@@ -194,23 +195,6 @@ _register_trim("StringTrimLeft", pc.ascii_ltrim, lambda text, those: text.lstrip
 _register_trim("StringTrimRight", pc.ascii_rtrim, lambda text, those: text.rstrip(those))
 
 
-def _padding(text: _Text, length: int, pad: _Text) -> _Text:
-    missing = length - len(text)
-    return (pad * (missing // len(pad) + 1))[:missing] if missing > 0 and pad else pad[:0]
-
-
-@rowwise("StringLPad", unbounded=True, malformed=CHARACTERS)
-def lpad(text: _Text, length: int, pad: _Text) -> _Text:
-    """``lpad``: cuts what is longer."""
-    return (_padding(text, length, pad) + text)[: max(length, 0)]
-
-
-@rowwise("StringRPad", unbounded=True, malformed=CHARACTERS)
-def rpad(text: _Text, length: int, pad: _Text) -> _Text:
-    """``rpad``: cuts what is longer."""
-    return (text + _padding(text, length, pad))[: max(length, 0)]
-
-
 @rowwise("StringRepeat", unbounded=True, malformed=OCTETS)
 def repeat(text: str, times: int) -> str:
     """``repeat``: empty for no or a negative number of times."""
@@ -256,26 +240,32 @@ def replace(expr: Expr, context: Context) -> ValueFunction:
 
 
 def translation_table(matching: str, replacing: str) -> dict[int, str | None]:
-    """For :meth:`str.translate`: the first of equal characters counts, those without a counterpart
-    are deleted, and so are those whose counterpart is U+0000."""
+    """For :meth:`str.translate`: the first of equal characters counts, and those without a
+    counterpart are deleted."""
     table: dict[int, str | None] = {}
     for index, char in enumerate(matching):
-        counterpart = replacing[index] if index < len(replacing) else None
-        table.setdefault(ord(char), None if counterpart == "\0" else counterpart)
+        table.setdefault(ord(char), replacing[index] if index < len(replacing) else None)
     return table
 
 
-@strict("StringTranslate", loop=True)
+def _deleting(matching: str, replacing: str) -> dict[int, str | None]:
+    """The same, where U+0000 is no counterpart."""
+    table = translation_table(matching, replacing)
+    return {char: None if to == "\0" else to for char, to in table.items()}
+
+
+@strict("StringTranslate", loop=True, reads=(SPARK_VERSION,))
 def translate(expr: Expr, context: Context) -> ValueFunction:
-    """``translate``."""
+    """``translate``. A character whose counterpart is U+0000 is deleted before Spark 4.3."""
+    table_of = translation_table if is_since(expr, "4.3.0") else _deleting
 
     def function(s: Datum, matching: Datum, replacing: Datum) -> Datum:
         fixed = isinstance(matching, pa.Scalar) and isinstance(replacing, pa.Scalar)
         if fixed and matching.is_valid and replacing.is_valid:
-            table = translation_table(value_of(matching), value_of(replacing))
+            table = table_of(value_of(matching), value_of(replacing))
             return per_row(lambda text: text.translate(table), expr.dtype, s)
         return per_row(
-            lambda text, old, new: text.translate(translation_table(old, new)),
+            lambda text, old, new: text.translate(table_of(old, new)),
             expr.dtype, s, matching, replacing,
         )  # fmt: skip
 

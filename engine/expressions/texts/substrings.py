@@ -5,7 +5,7 @@ Source: ``stringExpressions.scala`` and ``UTF8String.java`` of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -42,24 +42,27 @@ _Searched = TypeVar("_Searched", str, Characters)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
-def cut(text: _Text, position: int, length: int) -> _Text:
+def _cut(text: _Text, position: int, length: int) -> _Text:
     """``substring``: position 0 means 1, a negative one counts from the end and may lie before
     the start, whose missing characters count as well."""
-    if isinstance(text, bytes):
-        return _cut_bytes(text, position, length)
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = start + length
     return text[max(start, 0) : max(end, start, 0)]
 
 
 def _cut_bytes(data: bytes, position: int, length: int) -> bytes:
-    """Java computes in 32 bits here, and where the end wraps around zeros fill what is missing."""
+    """The same, computed in 32 bits: where the end wraps around, zeros fill what is missing."""
     if position > len(data):
         return b""
     start = position - 1 if position > 0 else len(data) + position if position < 0 else 0
     end = len(data) if _int32(len(data) - start) < length else _int32(start + length)
     start, end = max(start, 0), max(end, 0)
     return data[start:end].ljust(end - start, b"\0")
+
+
+def _cutter(expr: Expr) -> Callable[[Any, int, int], Any]:
+    wraps = pa.types.is_binary(expr.dtype) and not is_since(expr, "4.1.4", "4.2.1", "4.3.0")
+    return _cut_bytes if wraps else _cut
 
 
 def _as_slice(position: int, length: int) -> tuple[int, int | None]:
@@ -73,10 +76,10 @@ def _as_slice(position: int, length: int) -> tuple[int, int | None]:
     return start, stop if stop is None or stop <= _INT_MAX else None
 
 
-@strict("Substring", loop=True)
+@strict("Substring", loop=True, reads=(SPARK_VERSION,))
 def substring(expr: Expr, context: Context) -> ValueFunction:
     """``substring``, ``substr``, ``left``."""
-    is_text = pa.types.is_string(expr.dtype)
+    is_text, cut = pa.types.is_string(expr.dtype), _cutter(expr)
 
     def function(s: Datum, position: Datum, length: Datum) -> Datum:
         fixed = isinstance(position, pa.Scalar) and isinstance(length, pa.Scalar)
@@ -88,14 +91,25 @@ def substring(expr: Expr, context: Context) -> ValueFunction:
     return function
 
 
-@rowwise("SubstringIndex", can_fail=always, malformed=OCTETS)
+@rowwise_factory("SubstringIndex", can_fail=always, malformed=OCTETS, reads=(SPARK_VERSION,))
+def substring_index(expr: Expr) -> RowFunction:
+    """``substring_index``."""
+    if is_since(expr, "4.3.0"):
+        return before_delimiter
+
+    def checked(text: str, delimiter: str, count: int) -> str:
+        if delimiter and count == _INT_MIN:  # which stays negative when Java turns its sign
+            raise java_error("java.lang.NegativeArraySizeException", "-1")
+        return before_delimiter(text, delimiter, count)
+
+    return checked
+
+
 def before_delimiter(text: str, delimiter: str, count: int) -> str:
-    """``substring_index``: what is left of the ``count``-th delimiter, or right of it, counted
-    from the end, if ``count`` is negative. Delimiters may overlap."""
+    """What is left of the ``count``-th delimiter, or right of it, counted from the end, if
+    ``count`` is negative. Delimiters may overlap."""
     if not delimiter or not count:
         return ""
-    if count == _INT_MIN:  # which stays negative when Java turns its sign
-        raise java_error("java.lang.NegativeArraySizeException", "-1")
     if count > 0:
         found = -1
         for _ in range(count):
@@ -160,14 +174,17 @@ def char(code: int) -> str:
 
 @rowwise_factory("Overlay", malformed=CHARACTERS, reads=(SPARK_VERSION,))
 def overlay(expr: Expr) -> RowFunction:
-    """``overlay``, of texts and binaries. Where the replaced part ends wraps around, as Java does,
+    """``overlay``, of texts and binaries. The ends of the replaced part wrap around, as Java does,
     before Spark 4.2.1."""
-    wraps = not is_since(expr, "4.2.1", "4.3.0")
+    cut, wraps = _cutter(expr), not is_since(expr, "4.2.1", "4.3.0")
 
-    def overlaid(text: _Text, replacement: _Text, position: int, length: int) -> _Text:
-        behind = position + (len(replacement) if length < 0 else length)
-        behind = _int32(behind) if wraps else min(behind, _INT_MAX)
-        return cut(text, 1, _int32(position - 1)) + replacement + cut(text, behind, _INT_MAX)
+    def overlaid(text: Any, replacement: Any, position: int, length: int) -> Any:
+        before, behind = position - 1, position + (len(replacement) if length < 0 else length)
+        if wraps:
+            before, behind = _int32(before), _int32(behind)
+        else:
+            before, behind = max(before, _INT_MIN), min(max(behind, -_INT_MAX), _INT_MAX)
+        return cut(text, 1, before) + replacement + cut(text, behind, _INT_MAX)
 
     return overlaid
 
@@ -184,18 +201,29 @@ def _split_part_supports(expr: Expr) -> str | None:
     return "it takes two texts and an INT here: cast the arguments"
 
 
-@rowwise("SplitPart", can_fail=always, supports=_split_part_supports, malformed=KEPT)
-def split_part(text: str, delimiter: str, number: int) -> str:
+@rowwise_factory(
+    "SplitPart",
+    can_fail=always,
+    supports=_split_part_supports,
+    malformed=KEPT,
+    reads=(SPARK_VERSION,),
+)
+def split_part(expr: Expr) -> RowFunction:
     """``split_part``: an empty text where there is no such part."""
-    if number == 0:
-        raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
-    parts = str(text).split(delimiter) if delimiter else [text]  # each of them as Java reads it
-    if number == _INT_MIN:  # of which Java has no amount
-        index = f"Index {len(parts) + number} out of bounds for length {len(parts)}"
-        raise java_error("java.lang.ArrayIndexOutOfBoundsException", index)
-    if abs(number) > len(parts):
-        return ""
-    return parts[number - 1 if number > 0 else number]
+    knows_least = is_since(expr, "4.3.0")
+
+    def part(text: str, delimiter: str, number: int) -> str:
+        if number == 0:
+            raise failure("INVALID_INDEX_OF_ZERO", "The index 0 is invalid: parts count from 1.")
+        parts = str(text).split(delimiter) if delimiter else [text]  # each of them as Java reads it
+        if number == _INT_MIN and not knows_least:  # of which Java has no amount
+            index = f"Index {len(parts) + number} out of bounds for length {len(parts)}"
+            raise java_error("java.lang.ArrayIndexOutOfBoundsException", index)
+        if abs(number) > len(parts):
+            return ""
+        return parts[number - 1 if number > 0 else number]
+
+    return part
 
 
 @rowwise("FindInSet", malformed=OCTETS)
