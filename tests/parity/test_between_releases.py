@@ -79,6 +79,13 @@ def test_moments_beyond_a_timestamp(spark: SparkSession) -> None:
     assert_parity(spark, table, ["timestamp_seconds(CAST(s AS DECIMAL(38, 7)))"])
 
 
+def test_moments_in_no_zone(spark: SparkSession) -> None:
+    rows = {"y": [2020, 2020, -12, 2020], "d": [1, 70, 1, None], "z": ["UTC", "SAT", "SAT", "SAT"]}
+    ints = {name: pa.array(rows[name], pa.int32()) for name in "yd"}
+    texts = ["make_timestamp(y, 1, d, 0, 0, 0, z)", "make_timestamp_ltz(y, 1, d, 0, 0, 0, z)"]
+    assert_parity(spark, pa.table({**ints, "z": rows["z"]}), texts)
+
+
 def test_sizes_of_unions_of_sketches(spark: SparkSession) -> None:
     table = pa.table({"b": [b"\x01"], "n": pa.array([29], pa.int32())})
     assert_parity(spark, table, ["theta_union(b, b, n)"])

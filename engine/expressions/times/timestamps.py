@@ -262,7 +262,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
     can_fail=always,
     supports=unknown_zone(6),
     loop=True,
-    reads=("time_zone_id", "fail_on_error"),
+    reads=("time_zone_id", "fail_on_error", SPARK_VERSION),
 )
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``make_timestamp``: NULL for what is no time or no zone, in ANSI mode an error. The 60th
@@ -270,6 +270,7 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
     interpreted = bool(expr.params.get("interpreted"))
+    zone_first = interpreted or (strictly and is_since(expr, "4.3.0"))
 
     def is_time(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
@@ -306,9 +307,10 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
         return on_numpy(in_this, expr.dtype, *numbers, failure=wrong)
 
     def nowhere(name: str, *numbers: Datum) -> Datum:
-        """Compiled, Spark looks at the zone last, and an unknown one is a part of the time that
-        is wrong; interpreted, it looks at the zone first, and raises in each mode."""
-        if interpreted:
+        """Compiled, Spark looks at the zone last (first since 4.3), and an unknown one is a part
+        of the time that is wrong; interpreted, it looks at the zone first, and raises in each
+        mode."""
+        if zone_first:
             known = functools.reduce(pc.and_, map(pc.is_valid, numbers))
             if pc.any(known).as_py():
                 raise invalid_zone(name)
