@@ -130,6 +130,9 @@ CASES: dict[str, tuple[str, tuple[str | Expr, ...], Mapping[str, Any]]] = {
     "median(d)": ("Percentile", ("d", HALF, ONE), {}),
     "percentile(i, array(0.0, 0.3, 1.0))": ("Percentile", ("i", THIRDS, ONE), {}),
     "percentile(m, 0.5)": ("Percentile", ("m", HALF, ONE), {}),
+    "percentile(m, array(0.0, 0.3, 1.0))": ("Percentile", ("m", THIRDS, ONE), {}),
+    "percentile(w, array(0.0, 0.3, 1.0))": ("Percentile", ("w", THIRDS, ONE), {}),
+    "percentile(l, 0.3)": ("Percentile", ("l", literal(0.3, pa.float64()), ONE), {}),
     "percentile_cont(0.5) within group (order by d desc)": (
         "Percentile", ("d", HALF, ONE), {"reverse": True},
     ),

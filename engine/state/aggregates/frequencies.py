@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions.ansi import failure
+from engine.expressions.casts.rules import Casting, converter
 from engine.expressions.datum import constant_value
 from engine.expressions.lists import Lists, entries
 from engine.expressions.logic.ranks import normalized, ranks
@@ -84,6 +85,7 @@ class Percentile(_Frequencies):
         wanted = constant_value(aggregate.arguments[1])
         self._is_list = isinstance(wanted, list)
         self._percentages = wanted if self._is_list else [wanted]
+        self._as_doubles = converter(Casting(self._value, pa.float64(), "LEGACY", "UTC"))
 
     def update(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         if len(columns) < 3:
@@ -101,7 +103,7 @@ class Percentile(_Frequencies):
         is_descending = bool(self.aggregate.params.get("reverse", False))
         by_value = np.lexsort((-order if is_descending else order, lists.rows))
         has_values = lists.lengths > 0
-        values = fixed_values(lists.items.field(0).cast(pa.float64()))[by_value]
+        values = fixed_values(self._as_doubles(lists.items.field(0)))[by_value]
         groups = _Sorted(values, counts[by_value], lists.starts[has_values])
         found = np.empty((len(slots), len(self._percentages)))
         for index, each in enumerate(self._percentages):
@@ -115,11 +117,11 @@ class Percentile(_Frequencies):
     def _at(self, groups: _Sorted, percentage: float) -> Values:
         position = (groups.totals - 1) * percentage
         low, high = np.floor(position), np.ceil(position)
-        lower = groups.values[groups.index(low.astype(np.int64) + 1)]
-        higher = groups.values[groups.index(high.astype(np.int64) + 1)]
+        before, behind = (groups.index(each.astype(np.int64) + 1) for each in (low, high))
+        lower, higher = groups.values[before], groups.values[behind]
         with np.errstate(all="ignore"):
             between = (high - position) * lower + (position - low) * higher
-        return np.where((low == high) | (lower == higher), lower, between)
+        return np.where(before == behind, lower, between)
 
 
 class DiscretePercentile(Percentile):
