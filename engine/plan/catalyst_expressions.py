@@ -404,7 +404,8 @@ class ExpressionReader:
                 params[key] = self._settings.value(key)
         for key in kernel.presumes:
             if (value := self._settings.other_than_default(key)) is not None:
-                obstacles.append(f"{op} does not look at {key}, which is {value} in this session")
+                told = f"{op} does not look at {key}, which is {value} in this session"
+                obstacles.append(f"{told}: unset it")
         return params
 
     def _says_something(self, value: Any) -> bool:

@@ -35,7 +35,8 @@ def test_a_setting_that_is_not_looked_at_keeps_its_default(
     assert read_expressions(frame, [expression])[1] == []
     with configured(spark, {key: value}):
         problems = read_expressions(frame, [expression])[1]
-    assert [f"{key}, which is {value} in this session" in each for each in problems] == [True]
+    told = f"{key}, which is {value} in this session: unset it"
+    assert [told in each for each in problems] == [True]
 
 
 @pytest.mark.parametrize("option", ["encoding", "charset"])

@@ -140,3 +140,8 @@ def test_positions_out_of_range(spark: SparkSession) -> None:
         "split_part(s, '=', 0)",
     ]  # fmt: skip
     assert_parity(spark, table, expressions)
+
+
+def test_exponents_of_the_least_numbers(spark: SparkSession) -> None:
+    table = pa.table({"d": [5e-324, -5e-324, 2.2250738585072014e-308, 1e22, 123.0, 0.0, None]})
+    assert_parity(spark, table, ["format_string('%e %.1e %.2f', d, d, d)", "printf('%.0e', d)"])

@@ -23,6 +23,7 @@ import pyarrow as pa
 from engine.expressions.argument_types import Rare
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.decimals import EXACT
+from engine.expressions.java_doubles import double_text
 from engine.expressions.json.jackson import as_utf8
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.texts.strings import to_upper
@@ -171,7 +172,7 @@ def _of_double(
     if not math.isfinite(value):
         sign = "-" if value < 0 else "+" if "+" in flags else " " if " " in flags else ""
         return "NaN" if math.isnan(value) else f"{sign}Infinity"
-    text = digits(abs(Decimal(repr(value))), places)
+    text = digits(abs(Decimal(double_text(value))), places)
     return _decorated(text, math.copysign(1, value) < 0, flags, width)
 
 
