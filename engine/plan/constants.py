@@ -189,6 +189,18 @@ def with_sums_written_out(jvm: Any, plan: JavaObject) -> JavaObject:
     return _substituted(jvm, plan, written)
 
 
+def with_zone_written_out(jvm: Any, plan: JavaObject, zone_name: str) -> JavaObject:
+    """The plan with ``current_timezone()`` as the text that it is."""
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    pattern = catalyst.trees.TreePattern.CURRENT_LIKE()
+    written = jvm.java.util.HashMap()
+    for expression in _expressions(plan):
+        for node in _with_pattern(expression, pattern):
+            if simple_name(node) == "CurrentTimeZone":
+                written.put(node, catalyst.expressions.Literal.create(zone_name, node.dataType()))
+    return _substituted(jvm, plan, written)
+
+
 def _substituted(jvm: Any, plan: JavaObject, by: JavaObject) -> JavaObject:
     """The plan with these expressions replaced: a Java map of them."""
     if by.isEmpty():

@@ -29,7 +29,12 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from engine.plan.constants import Constants, with_sums_written_out, without_null_sets
+from engine.plan.constants import (
+    Constants,
+    with_sums_written_out,
+    with_zone_written_out,
+    without_null_sets,
+)
 from engine.plan.stream_join import joins_streams
 from engine.plan.subqueries import has_subqueries, with_plans
 
@@ -93,6 +98,7 @@ _NOT_EXCLUDABLE: Final = frozenset(
 )
 """Source: ``nonExcludableRules``."""
 _SUBSTITUTING: Final = ("CollapseProject", "PushPredicateThroughNonJoin")
+_ZONE: Final = "spark.sql.session.timeZone"
 _ROUNDS_MAX: Final = 100
 """``spark.sql.optimizer.maxIterations`` by default."""
 
@@ -114,6 +120,7 @@ def optimized(spark: SparkSession, plan: JavaObject) -> JavaObject:
     # ``current_database()`` and the like are texts.
     catalogs: Any = spark._jsparkSession.sessionState().catalogManager()
     plan = optimizer.ReplaceCurrentLike(catalogs).apply(plan)
+    plan = with_zone_written_out(jvm, plan, str(spark.conf.get(_ZONE)))
     plan = with_sums_written_out(jvm, with_grouping_columns(spark, plan))
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # A table is read once, when the query starts: what tells the time stays above the join.

@@ -205,6 +205,11 @@ def test_what_others_stand_for_is_no_null_by_itself_if_that_rule_is_excluded(
     assert_alike(spark, text, "NullPropagation", "NullDownPropagation")
 
 
+def test_the_zone_of_the_session_is_a_constant(spark: SparkSession) -> None:
+    nothing = "if(current_timezone() = 'nowhere', 1, NULL)"
+    assert_alike(spark, f"SELECT 1 / x + {nothing} AS found FROM t")
+
+
 def test_what_the_day_decides_is_no_constant(spark: SparkSession) -> None:
     stream_of(spark, ROWS.schema).createOrReplaceTempView("t")
     for text in ("CAST('10:00' AS TIMESTAMP)", "now()"):

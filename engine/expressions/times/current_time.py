@@ -93,11 +93,5 @@ def current_date(expr: Expr, children: Sequence[Evaluator], context: Context) ->
     return lambda batch: pa.scalar(int(local.local_parts(batch_micros())[0]), expr.dtype)
 
 
-@lazy("CurrentTimeZone")
-def current_time_zone(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
-    """The session's time zone."""
-    return lambda batch: pa.scalar(context.session_timezone)
-
-
 def _zone_name(expr: Expr, context: Context) -> str:
     return str(expr.params.get("time_zone_id") or context.session_timezone)

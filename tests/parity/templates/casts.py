@@ -61,6 +61,7 @@ TEMPLATES = {
     "current_user": ["current_user()", "user()", "session_user()"],
     "current_catalog": ["current_catalog()"],
     "current_path": ["current_path()"],
+    "current_timezone": ["current_timezone()"],
     "current_database": ["current_database()", "current_schema()"],
     "assert_true": ["assert_true(i > -5)", "assert_true(t, 'no')", "assert_true(n < 12, s)"],
     "raise_error": ["if(n > 9, raise_error('too large'), n)", "if(t, raise_error(s), i)"],

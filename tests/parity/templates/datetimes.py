@@ -119,7 +119,6 @@ TEMPLATES = {
     + ["timestampadd(DAY, i, ntz)"],
     "timestampdiff": [f"timestampdiff({unit}, ts, ts2)" for unit in _UNITS]
     + ["timestampdiff(MONTH, dt, ntz)"],
-    "current_timezone": ["current_timezone()"],
     "current_date": [
         "current_date() > date'2020-01-01'", "curdate() is null",
         "CAST('today' AS DATE) = current_date()", "CAST(' Now ' AS DATE) = current_date()",
