@@ -26,7 +26,7 @@ for release do
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
             tests/parity/test_contracts.py tests/spark/test_contracts.py \
-            tests/parity/test_between_releases.py &&
+            tests/parity/test_between_releases.py tests/parity/test_edges_of_*.py &&
         "$folder/bin/python" -m tests.parity.invented \
             --trees "${TREES:-5000}" --seed "${SEED:-1}" --record
     if [ $? -eq 0 ]; then

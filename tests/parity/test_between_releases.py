@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyspark
@@ -84,6 +86,14 @@ def test_moments_in_no_zone(spark: SparkSession) -> None:
     ints = {name: pa.array(rows[name], pa.int32()) for name in "yd"}
     texts = ["make_timestamp(y, 1, d, 0, 0, 0, z)", "make_timestamp_ltz(y, 1, d, 0, 0, 0, z)"]
     assert_parity(spark, pa.table({**ints, "z": rows["z"]}), texts)
+
+
+def test_seconds_beyond_an_int(spark: SparkSession) -> None:
+    texts = ["-2147483648", "2147483648", "4294.967296", "4354.967296", "4354.967297", "60", "60.5"]
+    texts += ["4294967306.5", "4294967356", "4294967356.5", "-4294967286.25", "-0.5", "9999999999"]
+    seconds = pa.array([Decimal(text) for text in texts], pa.decimal128(16, 6))
+    calls = [f"{prefix}make_timestamp(2020, 1, 1, 0, 0, d)" for prefix in ("", "try_")]
+    assert_parity(spark, pa.table({"d": seconds}), calls)
 
 
 def test_sizes_of_unions_of_sketches(spark: SparkSession) -> None:

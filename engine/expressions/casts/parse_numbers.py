@@ -7,7 +7,7 @@ Spark.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ _HEXADECIMAL: Final = re.compile(
 _EASY_WHOLE: Final = r"\A-?[0-9]{1,18}\z"
 _EASY_NUMBER: Final = r"\A-?[0-9]+(\.[0-9]+)?\z"
 _DIGITS_MAX: Final = 38
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def _all_match(array: pa.Array, pattern: str) -> bool:
@@ -134,20 +135,29 @@ def _from_hexadecimal(text: str) -> str:
         return "-inf" if text.startswith("-") else "inf"
 
 
+def big_decimal(text: str) -> Decimal | None:
+    """What Java's BigDecimal reads, which has an INT for the exponent and one for the scale."""
+    if not _BIG_DECIMAL.fullmatch(text):
+        return None
+    written = Decimal(text.lower().partition("e")[2] or 0)
+    if not _INT_MIN <= written <= _INT_MAX:
+        return None
+    value = Decimal(text)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return value if _INT_MIN <= -exponent <= _INT_MAX else None
+
+
 @conversion(("string", "decimal"))
 def string_to_decimal(casting: Casting) -> Convert:
     """Rounded half up to the target's scale."""
     target = casting.target
 
     def parse(text: str) -> Decimal | None:
-        number = text.strip(JAVA_BLANKS)
-        if not _BIG_DECIMAL.fullmatch(number):
+        value = big_decimal(text.strip(JAVA_BLANKS))
+        if value is None:
             if casting.ansi:
                 raise casting.malformed(text)
-            return None
-        try:
-            value = Decimal(number)
-        except InvalidOperation:
             return None
         _, digits, exponent = value.as_tuple()
         assert isinstance(exponent, int)

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from engine.expressions.casts.parse_numbers import big_decimal
 from engine.expressions.decimals import EXACT
 from engine.expressions.json.jackson import (
     END_ARRAY,
@@ -46,8 +47,6 @@ from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
-_BIG_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-"""Java reads the digits of all scripts, but not those beyond U+FFFF."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _GREGORIAN_START: Final = -141_427  # 1582-10-15
 
@@ -271,10 +270,11 @@ def decimal_of(value: Any, dtype: pa.DataType) -> Decimal:
     if isinstance(value, Decimal):
         return value
     text = value.text if isinstance(value, Number) else str(value).replace(",", "")
-    if isinstance(value, bool) or _BIG_DECIMAL.fullmatch(text) is None or max(text) > "\uffff":
+    number = None if isinstance(value, bool) else big_decimal(text)
+    if number is None:
         raise BadValueError
     try:
-        rounded = Decimal(text).quantize(Decimal(1).scaleb(-dtype.scale), ROUND_HALF_UP, EXACT)
+        rounded = number.quantize(Decimal(1).scaleb(-dtype.scale), ROUND_HALF_UP, EXACT)
     except InvalidOperation:
         raise BadValueError from None
     if len(rounded.as_tuple().digits) > dtype.precision:

@@ -20,6 +20,7 @@ from engine.expressions import ansi
 from engine.expressions.buffers import saturated
 from engine.expressions.datum import constant, constant_value
 from engine.expressions.decimals import EXACT, fit
+from engine.expressions.java_doubles import double_text
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral
@@ -31,6 +32,8 @@ _MODES: Final = {
     "RoundCeil": ROUND_CEILING,
     "RoundFloor": ROUND_FLOOR,
 }
+_SCALE_MAX: Final = 350
+"""No number here has a digit further away from its point, on either side."""
 _FAST_SCALE_MAX: Final = 15
 _FAST_VALUE_MAX: Final = 2.0**51
 
@@ -54,6 +57,7 @@ def round_to_scale(expr: Expr, context: Context) -> ValueFunction:
     scale, mode, dtype = constant_value(expr.children[1]), _MODES[expr.op], expr.dtype
     if scale is None:
         return lambda value, _: pa.scalar(None, dtype)
+    scale = max(-_SCALE_MAX, min(scale, _SCALE_MAX))
     if pa.types.is_floating(dtype):
         return lambda value, _: on_numpy(_round_floating(scale, mode), dtype, value)
     if is_integral(dtype):
@@ -82,7 +86,10 @@ def _round_integral(scale: int, mode: str, dtype: pa.DataType, strictly: bool) -
 
 def _round_floating(scale: int, mode: str) -> Callable[[Any], Any]:
     def exactly(number: float) -> float:
-        return float(_set_scale(Decimal(repr(float(number))), scale, mode)) + 0.0
+        exact = Decimal(double_text(float(number)))
+        exponent = exact.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return float(exact if -exponent <= scale else _set_scale(exact, scale, mode)) + 0.0
 
     def compute(x: Any) -> Any:
         wide = np.atleast_1d(np.asarray(x, np.float64))

@@ -266,11 +266,21 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
 )
 def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     """``make_timestamp``: NULL for what is no time or no zone, in ANSI mode an error. The 60th
-    second is the first of the next minute."""
+    second is the first of the next minute. Of microseconds 32 bits count; compiled before Spark
+    4.3, of seconds."""
     session_zone = zone_for(expr, expr.dtype, context)
     strictly = bool(expr.params["fail_on_error"])
     interpreted = bool(expr.params.get("interpreted"))
-    zone_first = interpreted or (strictly and is_since(expr, "4.3.0"))
+    is_since_43 = is_since(expr, "4.3.0")
+    zone_first = interpreted or (strictly and is_since_43)
+    wraps_micros = interpreted or is_since_43
+
+    def in_micros(second: Decimal) -> int:
+        micros = int(second.scaleb(6))
+        if wraps_micros:
+            return _low_32_bits(micros)
+        seconds, fraction = divmod(micros, MICROS_PER_SECOND)
+        return _low_32_bits(seconds) * MICROS_PER_SECOND + fraction
 
     def is_time(year: Any, month: Any, day: Any, hour: Any, minute: Any, micros: Any) -> Any:
         valid = civil.is_date(year, month, day) & (np.abs(year) <= dates.YEAR_MAX)
@@ -296,7 +306,7 @@ def make_timestamp(expr: Expr, context: Context) -> ValueFunction:
     wrong = out_of_bounds if strictly else None
 
     def function(*values: Datum) -> Datum:
-        micros = per_row(lambda second: _low_32_bits(int(second.scaleb(6))), pa.int64(), values[5])
+        micros = per_row(in_micros, pa.int64(), values[5])
         numbers = (*values[:5], micros)
         if len(values) == 7:
             return per_zone(in_zone, expr.dtype, values[6], *numbers, unknown=nowhere)

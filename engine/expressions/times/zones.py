@@ -32,7 +32,8 @@ _DAYS_MAX: Final = 2**63 // MICROS_PER_DAY + 3
 """No date further away from 1970 has an instant that is a timestamp."""
 _OFFSET: Final = re.compile(
     r"(?P<sign>[+-])(?:(?P<h>\d\d?)|(?P<hh>\d\d):?(?P<mm>\d\d)|(?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)"
-    r"|(?P<H2>\d\d)(?P<M2>\d\d)(?P<S2>\d\d))"
+    r"|(?P<H2>\d\d)(?P<M2>\d\d)(?P<S2>\d\d))",
+    re.ASCII,
 )
 
 

@@ -185,7 +185,8 @@ class VariantCast:
 
 
 def _converter(source: pa.DataType, dtype: pa.DataType, zone_name: str) -> Callable[..., pa.Array]:
-    return converter(Casting(source, dtype, "TRY", zone_name))
+    """Of decimals, Spark keeps none here as a BIGINT."""
+    return converter(Casting(source, dtype, "TRY", zone_name, held_as_long=False))
 
 
 def decimal_type(value: Decimal) -> pa.DataType:
