@@ -6,7 +6,6 @@ Source: ``StringLPad``, ``StringRPad`` and ``BinaryPad`` in ``stringExpressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.expressions.datum import constant_value
@@ -33,32 +32,30 @@ def _can_fail(expr: Expr) -> bool:
 
 @rowwise_factory(
     "StringLPad",
-    can_fail=_can_fail,
-    reads=(SPARK_VERSION,),
-    unbounded=True,
-    malformed=CHARACTERS,
-)
-def lpad(expr: Expr) -> RowFunction:
-    """``lpad`` of a text."""
-    return _of_text(expr, _before)
-
-
-@rowwise_factory(
     "StringRPad",
     can_fail=_can_fail,
     reads=(SPARK_VERSION,),
     unbounded=True,
     malformed=CHARACTERS,
 )
-def rpad(expr: Expr) -> RowFunction:
-    """``rpad`` of a text."""
-    return _of_text(expr, _behind)
+def pad_text(expr: Expr) -> RowFunction:
+    """``lpad`` and ``rpad`` of a text."""
+    padded = _before if expr.op == "StringLPad" else _behind
+    if _knows_negative(expr):
+        return padded
+
+    def checked(text: Any, length: int, with_: Any) -> Any:
+        if length - len(text) < _INT_MIN and with_:  # so much is missing that it wraps around
+            raise arithmetic_exception("integer overflow")
+        return padded(text, length, with_)
+
+    return checked
 
 
 @rowwise_factory(
     "BinaryPad", can_fail=_can_fail, reads=("func_name", SPARK_VERSION), unbounded=True
 )
-def pad(expr: Expr) -> RowFunction:
+def pad_binary(expr: Expr) -> RowFunction:
     """``lpad`` and ``rpad`` of BINARY."""
     padded = _before if expr.params["func_name"] == "lpad" else _behind
     if _knows_negative(expr):
@@ -68,18 +65,6 @@ def pad(expr: Expr) -> RowFunction:
         if length < 0:
             raise java_error("java.lang.NegativeArraySizeException", str(length))
         return padded(value, length, with_)
-
-    return checked
-
-
-def _of_text(expr: Expr, padded: Callable[[Any, int, Any], Any]) -> RowFunction:
-    if _knows_negative(expr):
-        return padded
-
-    def checked(text: Any, length: int, with_: Any) -> Any:
-        if length - len(text) < _INT_MIN and with_:  # so much is missing that it wraps around
-            raise arithmetic_exception("integer overflow")
-        return padded(text, length, with_)
 
     return checked
 
