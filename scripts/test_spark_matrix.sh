@@ -1,8 +1,8 @@
 #!/bin/sh
-# Contracts and random trees of expressions on the releases of Spark beside that of uv.lock, in
-# environments of their own below .matrix: made with the newest packages that fit, and kept until
-# `make clean`. Arguments choose: scripts/test_spark_matrix.sh 4.1. TREES and SEED say which trees.
-# What was compared is added to tests/parity/releases.json.
+# Contracts, the ends of types, and random trees of expressions on the releases of Spark beside that
+# of uv.lock, in environments of their own below .matrix: made with the newest packages that fit, and
+# kept until `make clean`. Arguments choose: scripts/test_spark_matrix.sh 4.1. TREES and SEED say which
+# trees. What was compared is added to tests/parity/releases.json.
 set -u
 cd "$(dirname "$0")/.."
 uv=$(scripts/find_uv.sh .venv/bin/python) || exit 1
