@@ -1,6 +1,8 @@
 # Every target sets up what it needs; `make` alone lists them.
 PYTHON_IN_VENV := .venv/bin/python
 SHELL := /bin/sh
+# A test that hangs fails after twenty minutes, and says where it hangs.
+IN_THREE := $(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 # Where the environment forbids to keep bytecode, as in many images, each of the hundreds of
 # processes that tests and demo start would compile all that it imports: seconds of it for Airflow.
 export PYTHONDONTWRITEBYTECODE :=
@@ -15,10 +17,10 @@ install: ## make .venv from uv.lock, with Java where none is found
 	@scripts/setup.sh
 
 test: install ## the tests, in three processes; of the dearest families a share, drawn by the code
-	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder --sampled
+	$(IN_THREE) --sampled
 
 test-whole: install ## every test
-	$(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder
+	$(IN_THREE)
 
 test-cluster: install ## queries on clusters: YARN with HDFS, Spark standalone, several hosts, a stand-in of Kubernetes; an hour; PUBLISH=1
 	$(PYTHON_IN_VENV) -m pytest -m cluster tests/cluster

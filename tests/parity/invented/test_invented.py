@@ -197,6 +197,19 @@ def test_what_spark_cannot_compile_as_written_is_read_as_optimized(spark: SparkS
             assert counts.trees == 1
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_like_of_a_text_that_is_no_utf8_is_that_of_every_query(
+    spark: SparkSession, compiled: bool
+) -> None:
+    """Spark's optimizer makes it a question of both ends, the regular expression answers else."""
+    setting, mode = Setting(7, 1, True, "UTC"), Mode(compiled, False)
+    with configured(spark, setting.conf | mode.conf):
+        player, counts = Player(spark, setting, False, mode), Counts()
+        text = "CAST(X'6161F0616161' AS STRING) LIKE 'aa%aa'"
+        assert player.differences([Leaf(text, "boolean")], counts) == {}
+    assert counts.trees == 1
+
+
 def test_this_spark_takes_every_template(spark: SparkSession) -> None:
     assert Grammar(spark, list(families())).missing == set()
 
