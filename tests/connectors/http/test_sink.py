@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -82,7 +83,8 @@ def service() -> Iterator[Service]:
             for name, value in {"Content-Length": str(len(text)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            service.tells(self.wfile, text)
+            with contextlib.suppress(ConnectionError):  # who asked may have given up
+                service.tells(self.wfile, text)
 
         do_POST = do_PUT = _take
 
