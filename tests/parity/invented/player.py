@@ -151,7 +151,7 @@ class Player:
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
             elif may_read_on(expr, self.table):
-                counts.refused["Spark reads the CSV behind a U+FFFF from another place"] += 1
+                counts.refused["Spark reads the CSV by what the task has read before"] += 1
             elif names_a_field_twice(expr.dtype):
                 counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
             elif self.mode.optimized and raises_before_any_row(expr, context):

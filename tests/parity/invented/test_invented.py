@@ -67,12 +67,13 @@ def test_holes(spark: SparkSession, text: str, names: list[str]) -> None:
 
 
 def test_csv_behind_the_end_of_a_line_is_not_compared() -> None:
-    table = pa.table({"s": ["a,b"], "t": ["a\uffff"]})
+    table = pa.table({"s": ["a,b"], "t": ["a\uffff"], "u": ["\ufeffa"]})
 
     def may(name: str, op: str = "CsvToStructs") -> bool:
         return may_read_on(Expr(op, (Expr("Column", params={"name": name}),)), table)
 
     assert may("t")
+    assert may("u")
     assert not may("s")
     assert not may("t", "Upper")
 
