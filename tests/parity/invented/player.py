@@ -59,7 +59,9 @@ _UNCOMPILED = re.compile(
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
 _REFUSED_LATE = re.compile(r"aggregate\(\) made a NULL inside of .* says that there is none here$")
 """A row shows it: Spark reads there what is not there."""
-_EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE)
+_MARKED = re.compile(r"from_csv\(.*(\\ufeff|\ufeff).* in Spark, .* here$", re.DOTALL)
+"""Of the first text of a task Spark's reader of CSV leaves out a mark of the byte order."""
+_EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE, _MARKED)
 
 
 @dataclass
@@ -68,8 +70,8 @@ class Counts:
 
     :param constants: trees left out for a constant that raises, see :mod:`.constants`.
     :param nameless: where Spark raises a plain Java exception, or one with a name that is to go,
-        and we another error; with what Spark cannot compile, or reads from beyond a text; what
-        our side refuses when a row shows it.
+        and we another error; with what Spark cannot compile, reads from beyond a text, or by its
+        place in the task; what our side refuses when a row shows it.
     :param redrawn: what Spark's analyzer refuses, by its error class.
     :param refused: what our side refuses, by reason.
     """
@@ -151,7 +153,7 @@ class Player:
             elif writes_floating(self._spark, expr):
                 counts.refused["Java before 19 writes floating numbers differently"] += 1
             elif may_read_on(expr, self.table):
-                counts.refused["Spark reads the CSV by what the task has read before"] += 1
+                counts.refused["Spark reads the CSV behind a U+FFFF from another place"] += 1
             elif names_a_field_twice(expr.dtype):
                 counts.refused["Spark has no Arrow struct with two fields of one name"] += 1
             elif self.mode.optimized and raises_before_any_row(expr, context):
