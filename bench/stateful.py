@@ -6,9 +6,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as f
 
 from bench import latency, throughput
 from bench.measure import percentile
@@ -57,28 +62,35 @@ def rows_per_second(df: DataFrame, engine: str, mode: str, **options: str) -> fl
 
 def latencies(df: DataFrame, engine: str, mode: str) -> dict[str, float]:
     """From column ``timestamp`` to the last step before the writer, after the warm-up, in
-    milliseconds. Of ours that is a Python function, of Spark the JVM's clock, in whole ones."""
-    if engine == "engine":
-        late = df.select("timestamp").mapInArrow(lateness, "timestamp timestamp, late double")
-        writer: Any = write_stream(late).trigger(continuous="1 second")
-    else:
-        late = df.selectExpr("timestamp", f"{_CLOCK} - unix_millis(timestamp) AS late")
-        writer = late.writeStream
-    handle = writer.format("memory").queryName("late").outputMode(mode).start()
-    threading.Event().wait(latency.WARM_UP_S + latency.MEASURE_S + 5)
-    handle.stop()
-    rows = df.sparkSession.sql(
-        "SELECT late FROM late WHERE timestamp > "
-        f"(SELECT max(timestamp) FROM late) - INTERVAL {int(latency.MEASURE_S)} SECONDS"
-    ).collect()
-    values = [float(row.late) for row in rows]
+    milliseconds. Of ours that is a Python function, which notes it in a file: a table in the
+    driver's memory would keep both cores busy. Of Spark it is the JVM's clock, in whole ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        if engine == "engine":
+            noted = df.mapInArrow(partial(note_lateness, folder), df.schema)
+            writer: Any = write_stream(noted).trigger(continuous="1 second").format("noop")
+        else:
+            noted = df.withColumn("late", f.expr(f"{_CLOCK} - unix_millis(timestamp)"))
+            writer = noted.writeStream.format("memory").queryName("late")
+        handle = writer.outputMode(mode).start()
+        threading.Event().wait(latency.WARM_UP_S + latency.MEASURE_S + 5)
+        handle.stop()
+        if engine == "engine":
+            stamps, late = np.concatenate([np.load(each) for each in Path(folder).iterdir()], 1)
+        else:
+            rows = df.sparkSession.sql("SELECT unix_micros(timestamp), late FROM late").toArrow()
+            stamps, late = (column.to_numpy() for column in rows.columns)
+    values = late[stamps > stamps.max() - latency.MEASURE_S * 1_000_000].tolist()
     return {**{f"p{p}": percentile(values, p) for p in (50, 99)}, "rows": len(values)}
 
 
-def lateness(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """How many milliseconds ago the time of each row was."""
+def note_lateness(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Keep when each row was due and how many microseconds ago that was, of an epoch or a whole
+    query in a file."""
+    noted = []
     for batch in batches:
         now_us = time.time_ns() // 1000
-        stamps = batch.column(0)
-        late = (now_us - stamps.cast(pa.int64()).to_numpy()) / 1000
-        yield pa.RecordBatch.from_arrays([stamps, pa.array(late)], names=["timestamp", "late"])
+        stamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
+        noted.append((stamps, (now_us - stamps) / 1000))
+        yield batch
+    if noted:
+        np.save(Path(folder, f"{uuid4()}.npy"), np.concatenate(noted, 1))

@@ -64,9 +64,8 @@ class CalendarIntervals:
             return None
         if op == "DateAddInterval":
             return self._made_later(start, interval, node, dtype)
-        if interval.foldable():
-            later = self._constant_later(start, interval, node)
-            return later or self._made_later(start, interval, node, dtype)
+        if interval.foldable() and (found := self._constant_later(start, interval, node)):
+            return found
         made = self._made_later(start, interval, node, dtype)
         return made or self._computed_later(start, interval, node)
 
@@ -76,6 +75,8 @@ class CalendarIntervals:
         try:
             value = interval.eval(None)
         except _ERRORS:  # a text is malformed, an interval too long
+            return None
+        if value is not None and not _goes_one_way(value):
             return None
         params = self._params("TimestampAddInterval", node)
         return plus_constant(self._convert(start), value, params)
@@ -163,6 +164,11 @@ def plus_constant(start: Expr, interval: Any, params: Mapping[str, Any]) -> Expr
     for part in parts:
         start = _later("TimestampAddInterval", start, DAY_TIME_INTERVAL, part, params)
     return start
+
+
+def _goes_one_way(interval: Any) -> bool:
+    """Whether no part leads back: else what lies between may be no timestamp though the end is."""
+    return len({part > 0 for part in _fields(interval) if part}) < 2
 
 
 def _fields(interval: Any) -> tuple[int, int, int]:

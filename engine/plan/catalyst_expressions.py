@@ -10,7 +10,7 @@ What is different on purpose:
 - a ``LambdaFunction`` has its body as only child and the names of its variables in ``arguments``;
   a ``NamedLambdaVariable`` has one of these names, which are unique;
 - ``UpdateFields`` (``withField``, ``dropFields``) becomes the struct that it makes;
-- ``interpreted`` is set where Spark does not compile what has another error then;
+- ``interpreted`` is set where Spark does not compile what has another error or value then;
 - ``null_safe`` is set where Spark skips the arguments behind one that is NULL;
 - a call of a Python function becomes a column behind the input's, see
   :mod:`engine.plan.python_functions`;
@@ -65,8 +65,8 @@ _SKIP_IF_COMPILED = {"Concat", "ArraysZip", "MapConcat"}
 """Of these, Spark evaluates every argument where it interprets them."""
 _REPLACED = {"SplitPart"}
 """So does all that Spark puts in the place of these."""
-_OTHER_ERRORS_INTERPRETED = {"MakeTimestamp", "Sequence"}
-"""They raise another error, or where they did not, where Spark interprets them."""
+_OTHER_IF_INTERPRETED = {"MakeTimestamp", "Sequence", "Slice"}
+"""Where Spark interprets them, they raise another error, or where they did not, or find less."""
 DERIVED = {
     "data_type", "schema", "use_string_type_when_empty", "legacy_interval",  # the node's type
     "names", "name", "field", "num_fields", "contains_null",  # that of a child
@@ -207,7 +207,7 @@ class ExpressionReader:
         params = self._params(op, node, obstacles)
         if len(children) > 1 and self._skips_arguments(op, node):
             params["null_safe"] = True
-        if op in _OTHER_ERRORS_INTERPRETED and self._is_interpreted():
+        if op in _OTHER_IF_INTERPRETED and self._is_interpreted():
             params["interpreted"] = True
         if op == "CreateMap" and any(map(_can_fail, children)) and self._is_interpreted():
             op = "MapInTurn"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,6 +16,10 @@ from engine.pipeline.stateful import Exchange
 from engine.sinks.contract import TaskWriter
 from engine.state.contract import EventClock
 from engine.wire.messages import Address
+
+_give_way: Final[Callable[[], None]] = getattr(os, "sched_yield", lambda: None)
+"""A reader that is never idle would keep the tasks that it sends to waiting for its core until its
+share of time is over: some milliseconds on a machine with fewer cores than tasks."""
 
 
 class SendingWriter(TaskWriter):
@@ -56,6 +62,7 @@ class SendingWriter(TaskWriter):
         filled = False
         for batch in batches:
             self._sender.send(batch)
+            _give_way()
             filled = filled or batch.num_rows > 0
         clock = self._clock
         behind = clock.query_next_watermark_ms, clock.next_opened_ms

@@ -276,7 +276,6 @@ def test_the_ends_of_all_dates(spark: SparkSession) -> None:
     "expression",
     [
         "date_format(ts, 'GGGGG yyyy')",
-        "to_timestamp(s, 'Md')",
         "to_timestamp(s, 'yyyy[-MM]-dd')",
         "to_timestamp(s, 'z')",
         "date_trunc(s, ts)",

@@ -38,11 +38,15 @@ _TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": 
         ),
         ("reflect('java.lang.Math', 'abs', 1)", ["CallMethodViaReflection calls Java"]),
         ("sentences(xpath_string(s, 'a'))", ["Sentences goes by", "XPathString is what"]),
+        ("datediff(DAYOFYEAR, d, d)", ["TimestampDiff: the unit DAYOFYEAR is not supported"]),
+        ("format_string('%', s)", ["FormatString: the format '%' is not understood"]),
+        ("format_string('%s%', s)", ["FormatString: the format '%' is not understood"]),
     ],
 )
 def test_by_name(spark: SparkSession, expression: str, words: list[str]) -> None:
     with configured(spark, _TYPES):
-        frame = spark.createDataFrame([("a", bytearray(b"b"))], "s STRING, b BINARY")
+        row = ("a", bytearray(b"b"), None)
+        frame = spark.createDataFrame([row], "s STRING, b BINARY, d TIMESTAMP")
         _, problems = read_expressions(frame, [expression])
     missing = [each for each in words if not any(each in problem for problem in problems)]
     assert missing == [], problems

@@ -38,6 +38,7 @@ from engine.expressions.types import sql_name
 
 _LEAST: Final = -(2**31)
 """Of an INT; the only one that is negative still when its sign is taken away."""
+_MOST: Final = 2**31 - 1
 
 
 def _null_taken_for_index(expr: Expr) -> str | None:
@@ -161,9 +162,11 @@ def size(expr: Expr, context: Context) -> ValueFunction:
     return on_arrays(expr, count)
 
 
-@strict("Slice", can_fail=always, takes=Rare.ALL)
+@strict("Slice", can_fail=always, reads=(SPARK_VERSION,), takes=Rare.ALL)
 def array_slice(expr: Expr, context: Context) -> ValueFunction:
-    """``slice``: from a position on, which is 1 or, at the end, -1."""
+    """``slice``: from a position on, which is 1 or, at the end, -1. Interpreted before Spark 4.3,
+    the place where it ends wraps around, and nothing is found."""
+    wraps = bool(expr.params.get("interpreted")) and not is_since(expr, "4.3.0")
 
     def part(array: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
         known = valid(array) & valid(start) & valid(length)
@@ -171,6 +174,8 @@ def array_slice(expr: Expr, context: Context) -> ValueFunction:
         first, count = ints(start), ints(length)
         _check_slice(first[known], count[known])
         first = np.where(first < 0, lists.lengths + first, first - 1)
+        if wraps:
+            count = np.where(first + count > _MOST, 0, count)
         count = np.clip(np.minimum(count, lists.lengths - first), 0, None)
         count = np.where(known & (first >= 0), count, 0)
         items = take(lists.items, ranges(lists.starts + first, count))

@@ -116,7 +116,8 @@ def comparator_returns_null(left_is_null: bool) -> TransformError:
 
 
 def difference_too_large() -> TransformError:
-    """``sequence`` from one end of BIGINT to the other: Spark cannot make even a short one."""
+    """``sequence`` from one end of BIGINT to the other: some releases of Spark cannot make even
+    a short one."""
     return failure(
         "INTERNAL_ERROR",
         "The start and the stop of a sequence differ by more than BIGINT can hold.",

@@ -23,7 +23,7 @@ from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.lambdas import Lambda
 from engine.expressions.lists import Ints, Lists, entries, take
 from engine.expressions.logic.comparison import alike
-from engine.expressions.logic.ranks import common_ranks
+from engine.expressions.logic.ranks import common_ranks, normalized
 from engine.expressions.registry import Context, Evaluator, lazy
 from engine.expressions.tree import Expr
 
@@ -102,6 +102,8 @@ def map_zip_with(expr: Expr, children: Sequence[Evaluator], context: Context) ->
         united = take(
             pa.concat_arrays([to_array(side, len(side), key_type) for side in keys]), chosen
         )
+        if pa.types.is_floating(key_type):
+            united = normalized(united)
         found = (
             take(side, _index(both[chosen], name)) for side, name in zip(values, names, strict=True)
         )

@@ -63,7 +63,7 @@ def build_maps(
         index = int(np.argmax(bad))
         raise null_key() if null[index] else duplicated_key(keys.items[index])
     lists = keys
-    if has_floats(keys.items.type):
+    if pa.types.is_floating(keys.items.type):  # within a struct they stay as they are
         again = (keys.count(~first) > 0)[keys.rows]
         items = pc.if_else(pa.array(again | positive_zeros), normalized(keys.items), keys.items)
         lists = Lists(items, keys.lengths, keys.valid)

@@ -5,7 +5,9 @@ Source: ``Sequence`` of Spark.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,7 @@ from engine.expressions.datum import constant
 from engine.expressions.java_errors import long_overflow
 from engine.expressions.lists import Ints, Lists, on_arrays, ranges, valid
 from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.times.intervals import plus_months, truncated
 from engine.expressions.times.timestamps import LONG_MAX, zone_for
@@ -30,6 +33,7 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import YEAR_MONTH_INTERVAL, is_integral
 from engine.expressions.vectors import from_numpy, to_numpy
 
+_Count: TypeAlias = Callable[[Any, Any, Any, Any], Ints]
 _MICROS_PER_MONTH = 28 * MICROS_PER_DAY
 """What Spark estimates with: never too long."""
 
@@ -46,7 +50,7 @@ def _supports(expr: Expr) -> str | None:
     "Sequence",
     can_fail=always,
     supports=_supports,
-    reads=("time_zone_id",),
+    reads=("time_zone_id", SPARK_VERSION),
     unbounded=True,
     takes=Rare.INTERVALS,
 )
@@ -57,6 +61,7 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     in_months = interval is not None and expr.children[2].dtype == YEAR_MONTH_INTERVAL
     local_zone = zone_for(expr, inner, context)
     interpreted = bool(expr.params.get("interpreted"))
+    count = partial(_count, fails_too_far=not is_since(expr, "4.1.4", "4.2.1", "4.3.0"))
 
     def make(first: pa.Array, last: pa.Array, *steps: pa.Array) -> pa.Array:
         try:
@@ -74,15 +79,15 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
         else:
             step = np.where(start <= stop, 1, -1)
         if is_integral(inner):
-            values, lengths = _evenly(start, stop, step, known)
+            values, lengths = _evenly(start, stop, step, known, count)
         elif pa.types.is_date32(inner):
             if steps:
-                values, lengths = _dates(start, stop, step, known, in_months, local_zone)
+                values, lengths = _dates(start, stop, step, known, count, in_months, local_zone)
             else:
-                values, lengths = _evenly(start, stop, step, known)
+                values, lengths = _evenly(start, stop, step, known, count)
         else:
             unit = 1 if steps else MICROS_PER_DAY
-            values, lengths = _times(start, stop, step * unit, known, in_months, local_zone)
+            values, lengths = _times(start, stop, step * unit, known, count, in_months, local_zone)
         return Lists(from_numpy(values, np.True_, inner), lengths, known).array(expr.dtype)
 
     return on_arrays(expr, make)
@@ -99,53 +104,56 @@ def _check(start: Any, stop: Any, step: Any, known: Any, shown: Any) -> None:
         raise _LeadsAwayError(start[row], stop[row], shown[row])
 
 
-def _count(start: Any, stop: Any, step: Any, known: Any) -> Ints:
-    """How many numbers fit. In 64 bits without a sign, where no difference overflows."""
+def _count(start: Any, stop: Any, step: Any, known: Any, *, fails_too_far: bool) -> Ints:
+    """How many numbers fit. In 64 bits without a sign, where no difference overflows.
+
+    :param fails_too_far: whether Spark fails where a difference overflows.
+    """
     low, high = (function(start, stop).astype(np.uint64) for function in (np.minimum, np.maximum))
     magnitude = np.where(step < 0, np.negative(step.astype(np.uint64)), step.astype(np.uint64))
     count = (high - low) // np.maximum(magnitude, np.uint64(1))
     if np.any(known & (count >= LENGTH_MAX)):
         raise too_long("sequence", int(count[known].max()) + 1)
     too_far = (high - low > LONG_MAX) & ~((high - low == LONG_MAX + 1) & (stop < start))
-    if np.any(known & too_far):
+    if fails_too_far and np.any(known & too_far):
         raise difference_too_large()
     return np.where(known, count.astype(np.int64) + 1, 0)
 
 
-def _evenly(start: Any, stop: Any, step: Any, known: Any) -> tuple[Ints, Ints]:
+def _evenly(start: Any, stop: Any, step: Any, known: Any, count: _Count) -> tuple[Ints, Ints]:
     _check(start, stop, step, known, step)
-    lengths = _count(start, stop, step, known)
+    lengths = count(start, stop, step, known)
     places = ranges(np.zeros_like(lengths), lengths)
     return np.repeat(start, lengths) + places * np.repeat(step, lengths), lengths
 
 
 def _dates(
-    start: Any, stop: Any, step: Any, known: Any, in_months: bool, local_zone: Zone
+    start: Any, stop: Any, step: Any, known: Any, count: _Count, in_months: bool, local_zone: Zone
 ) -> tuple[Ints, Ints]:
     days = truncated(step, MICROS_PER_DAY)
     if not in_months:
         if np.any(known & (days == 0)):
             raise step_below_a_day()
         if np.all(~known | (days * MICROS_PER_DAY == step)):
-            return _evenly(start, stop, days, known)
+            return _evenly(start, stop, days, known, count)
     (start, fits), (stop, stop_fits) = map(local_zone.start_of_day, (start, stop))
     if np.any(known & ~(fits & stop_fits)):
         raise long_overflow()
-    values, lengths = _times(start, stop, step, known, in_months, local_zone)
+    values, lengths = _times(start, stop, step, known, count, in_months, local_zone)
     return local_zone.local_parts(values)[0], lengths
 
 
 def _times(
-    start: Any, stop: Any, step: Any, known: Any, in_months: bool, local_zone: Zone
+    start: Any, stop: Any, step: Any, known: Any, count: _Count, in_months: bool, local_zone: Zone
 ) -> tuple[Ints, Ints]:
     estimate = step * _MICROS_PER_MONTH if in_months else step
     days = np.zeros_like(step) if in_months else truncated(step, MICROS_PER_DAY)
     _check(start, stop, estimate, known, step)
-    most = _count(start, stop, estimate, known)
+    most = count(start, stop, estimate, known)
     if not in_months and not np.any(known & (days != 0)):
-        return _evenly(start, stop, step, known)
-    # A change of the clock may let one more in.
-    most = np.where(known, most + 1, 0)
+        return _evenly(start, stop, step, known, count)
+    # A change of the clock may let one more in, and Spark computes the one behind the last.
+    most = np.where(known, most + 2, 0)
     places = ranges(np.zeros_like(most), most)
     rows = np.repeat(np.arange(len(most)), most)
     if in_months:
@@ -153,9 +161,10 @@ def _times(
     else:
         rest = step - days * MICROS_PER_DAY
         times, fits = local_zone.later(start[rows], places * days[rows], places * rest[rows])
-    upwards = estimate[rows] > 0
-    beyond = np.where(upwards, times > stop[rows], times < stop[rows])
-    beyond &= places > 0
+    # Spark's bound wraps around at the ends, and downwards lets in what is a microsecond too low.
+    downwards = estimate < 0
+    bound = np.where(downwards, stop - 1, stop + 1)
+    beyond = (times < bound[rows]) == downwards[rows]
     # The first one beyond the stop ends the sequence.
     lengths = most.copy()
     np.minimum.at(lengths, rows[beyond | ~fits], places[beyond | ~fits])

@@ -50,10 +50,15 @@ class CsvReading:
 
 @dataclass(frozen=True)
 class CsvWriting:
-    """How lines are written, and times in them."""
+    """How lines are written, and times in them.
+
+    :param null_inside: what NULL is written as in an array, a map or a struct inside; with the
+        blank in front.
+    """
 
     lines: LineWriter
     times: RecordPrinting
+    null_inside: str
 
 
 def csv_reading(expr: Expr, default_zone: Zone) -> CsvReading:
@@ -113,7 +118,8 @@ def csv_writing(expr: Expr, default_zone: Zone) -> CsvWriting:
         quotes_all=options.flag("quoteall", False),
         escapes_quotes=options.flag("escapequotes", True),
     )
-    return CsvWriting(lines, times)
+    null = options.given("nullvalue")
+    return CsvWriting(lines, times, null_inside="" if null is None else f" {null}")
 
 
 def _options(expr: Expr) -> Options:

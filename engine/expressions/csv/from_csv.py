@@ -3,8 +3,9 @@
 Modes: ``PERMISSIVE`` (the default) makes NULL of values that cannot be read, ``FAILFAST`` raises.
 The text of what cannot be read goes into a column of its own, if the schema has it.
 
-A text is read as if it were the first one: U+FFFF, the end of a line to Spark, and a mark of the
-byte order can make Spark's reader read the next text of a task in another way.
+A text is read alike wherever it is. Spark's reader carries something over: behind U+FFFF, its end
+of a line, the next text of a task can be read in another way, and it leaves out a mark of the byte
+order (U+FEFF) in front of the first text of a task, which is kept here as in front of all others.
 
 Source: ``CsvToStructs``, ``UnivocityParser`` and ``FailureSafeParser`` of Spark.
 """

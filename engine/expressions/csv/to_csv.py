@@ -82,9 +82,8 @@ def _texts(array: pa.Array, writing: CsvWriting) -> Texts:
         if pa.types.is_list(dtype):
             return _grouped(lists, _texts(lists.items, writing), ("[", "]"), writing)
         keys, values = (_texts(column, writing) for column in lists.items.flatten())
-        null = _null(writing)
         pairs: Texts = [
-            f"{key} ->{null if value is None else ' ' + value}"
+            f"{key} ->{writing.null_inside if value is None else ' ' + value}"
             for key, value in zip(keys, values, strict=True)
         ]
         return _grouped(lists, pairs, ("{", "}"), writing)
@@ -125,16 +124,11 @@ def _grouped(lists: Lists, items: Texts, brackets: tuple[str, str], writing: Csv
 def _joined(items: Iterable[str | None], writing: CsvWriting) -> str:
     """What stands in one array, map or struct: a blank is in front of all but the first, and in
     front of what NULL is written as, wherever it is."""
-    null = _null(writing)
     parts = [
-        null if item is None else f" {item}" if position else item
+        writing.null_inside if item is None else f" {item}" if position else item
         for position, item in enumerate(items)
     ]
     return ",".join(parts)
-
-
-def _null(writing: CsvWriting) -> str:
-    return writing.lines.null_value and f" {writing.lines.null_value}"
 
 
 def _boolean(value: bool) -> str:

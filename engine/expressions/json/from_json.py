@@ -29,7 +29,7 @@ from engine.expressions.corrupt_records import (
     with_records,
     without_corrupt,
 )
-from engine.expressions.json.jackson import Number, is_blank, may_have_long_numbers
+from engine.expressions.json.jackson import Number, is_blank, may_be_too_much
 from engine.expressions.json.json_columns import Builder
 from engine.expressions.json.json_options import JsonReading, json_reading
 from engine.expressions.json.json_records import RecordReader
@@ -133,8 +133,8 @@ def _decoded(decode: Callable[[str], Any], text: str | None, row: int, irregular
     if text is None:
         return None
     try:
-        if may_have_long_numbers(text):
-            raise ValueError("a number is too long")
+        if may_be_too_much(text):
+            raise ValueError
         value = decode(text)
     except (ValueError, RecursionError):
         if not is_blank(text):

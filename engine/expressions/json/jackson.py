@@ -201,23 +201,37 @@ class JsonParser:
     def tree(self) -> Any:
         """The present value, to its end: None, bool, int, :class:`Number`, str, list or
         :class:`Members`."""
-        if self.token == START_ARRAY:
-            items = []
-            while self.next() != END_ARRAY:
-                items.append(self.tree())
-            return items
-        if self.token == START_OBJECT:
-            members = Members()
-            while self.next() == NAME:
-                name = str(self.name)
-                self.next()
-                members.append((name, self.tree()))
-            return members
+        found: list[Any] = []
+        holders = [found]  # all that is open: Jackson goes deeper than Python's own calls may
+        while True:
+            value = self._value_or_holder()
+            holder = holders[-1]
+            holder.append((str(self.name), value) if isinstance(holder, Members) else value)
+            if self.token in _STARTS:
+                holders.append(value)
+            while len(holders) > 1 and not self._has_next_in(holders[-1]):
+                holders.pop()
+            if len(holders) == 1:
+                return found[0]
+
+    def _value_or_holder(self) -> Any:
+        """The present value; of an object or array nothing but an empty one."""
+        if self.token in _STARTS:
+            return [] if self.token == START_ARRAY else Members()
         if self.token in (TRUE, FALSE, NULL):
             return {TRUE: True, FALSE: False, NULL: None}[self.token]
         if self.token in (None, END_OBJECT, END_ARRAY):
             raise JsonError("a value is missing")
         return self.value
+
+    def _has_next_in(self, holder: list[Any]) -> bool:
+        """Go on to the next value of an object or array; whether there is one."""
+        token = self.next()
+        if not isinstance(holder, Members):
+            return token != END_ARRAY
+        if token == NAME:
+            self.next()
+        return token == NAME
 
     def _member(self, scope: _Scope, char: str) -> str:
         if char == '"' or (char == "'" and self._features.single_quotes):
@@ -423,20 +437,16 @@ def read(text: str, features: Features = SPARK) -> Any:
     """
     parser = JsonParser(text, features)
     parser.next()
-    try:
-        return parser.tree()
-    except RecursionError:
-        raise JsonError("nested too deeply") from None
+    return parser.tree()
 
 
-def may_have_long_numbers(text: str) -> bool:
-    """Whether there may be a number that Python's :mod:`json` reads, and Jackson does not."""
-    return len(text) > _DIGITS_MAX and _LONG_NUMBER.search(text) is not None
-
-
-def may_be_too_deep(text: str) -> bool:
-    """Whether objects and arrays may be nested more deeply than Jackson reads them."""
-    return len(text) > _DEPTH_MAX and text.count("{") + text.count("[") > _DEPTH_MAX
+def may_be_too_much(text: str) -> bool:
+    """Whether a number may be longer, or objects and arrays nested more deeply, than Jackson reads
+    them: other parsers do."""
+    if len(text) <= min(_DIGITS_MAX, _DEPTH_MAX):
+        return False
+    is_deep = text.count("{") + text.count("[") > _DEPTH_MAX
+    return is_deep or _LONG_NUMBER.search(text) is not None
 
 
 def is_blank(text: str) -> bool:

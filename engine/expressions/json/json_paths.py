@@ -196,10 +196,24 @@ def _write_match(value: Any, to: _Generator, style: _Style) -> bool:
     if isinstance(value, str) and style is _Style.RAW:
         to.raw(value)
     elif _is_array(value) and style is _Style.FLAT:
-        return _write_each(value, (), to, style) > 0
+        return _write_flat(value, to)
     else:
         to.json(written(value, to.quote))
     return True
+
+
+def _write_flat(items: list[Any], to: _Generator) -> bool:
+    """Write what is in an array, and in those inside it; whether there is anything."""
+    has_any = False
+    ahead = items[::-1]  # the next one at the end
+    while ahead:
+        item = ahead.pop()
+        if _is_array(item):
+            ahead += reversed(item)
+        else:
+            to.json(written(item, to.quote))
+            has_any = True
+    return has_any
 
 
 def _is_array(value: Any) -> bool:

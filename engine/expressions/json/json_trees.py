@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from engine.expressions.json.jackson import HIVE, may_have_long_numbers, read
+from engine.expressions.json.jackson import HIVE, may_be_too_much, read
 
 
 def read_tree(text: str) -> Any:
@@ -17,7 +17,7 @@ def read_tree(text: str) -> Any:
 
     :raises JsonError: there is none, or it is malformed.
     """
-    if not may_have_long_numbers(text):
+    if not may_be_too_much(text):
         try:
             return _decode(text)
         except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from engine.expressions.buffers import values_of
 from engine.expressions.few_values import array_of
-from engine.expressions.json.jackson import may_be_too_deep, may_have_long_numbers
+from engine.expressions.json.jackson import may_be_too_much
 from engine.expressions.json.json_columns import moments
 from engine.expressions.record_times import RecordTimes
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
@@ -67,7 +67,7 @@ class TypedRecords:
             if text is not None:
                 has_minus = has_minus or "-" in text
                 try:
-                    if may_have_long_numbers(text) or may_be_too_deep(text):
+                    if may_be_too_much(text):
                         raise ValueError
                     value = decode(text)
                 except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -7,13 +7,14 @@ Source: ``WriterBasedJsonGenerator`` and ``UTF8JsonGenerator`` of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from engine.expressions.java_doubles import double_text
 from engine.expressions.json.jackson import Members
 
 Quote: TypeAlias = Callable[[str], str]
+_Entries: TypeAlias = Iterator[tuple[str, Any]]
 
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
 _TO_ESCAPE_IN_BYTES: Final = re.compile('[\\x00-\\x1f"\\\\\\U00010000-\\U0010ffff\\ud800-\\udfff]')
@@ -58,6 +59,41 @@ def written(value: Any, quote: Quote = quoted_in_bytes) -> str:
 
     :param quote: Jackson writes into bytes, or into a text.
     """
+    pieces: list[str] = []
+    outside: list[tuple[_Entries, str]] = []  # what is open, and how it ends
+    entries: _Entries = iter((("", value),))
+    while True:
+        for before, item in entries:
+            pieces.append(before)
+            if isinstance(item, (list, dict)):
+                opening, closing = "{}" if isinstance(item, (Members, dict)) else "[]"
+                pieces.append(opening)
+                outside.append((entries, closing))
+                entries = _entries(item, quote)
+                break
+            pieces.append(_plain(item, quote))
+        else:
+            if not outside:
+                return "".join(pieces)
+            entries, closing = outside.pop()
+            pieces.append(closing)
+
+
+def _entries(holder: Any, quote: Quote) -> _Entries:
+    """The members or items, and what is written in front of each."""
+    comma = ""
+    if isinstance(holder, (Members, dict)):
+        pairs: Iterable[tuple[str, Any]] = holder.items() if isinstance(holder, dict) else holder
+        for name, item in pairs:
+            yield f"{comma}{quote(name)}:", item
+            comma = ","
+    else:
+        for item in holder:
+            yield comma, item
+            comma = ","
+
+
+def _plain(value: Any, quote: Quote) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -67,9 +103,4 @@ def written(value: Any, quote: Quote = quoted_in_bytes) -> str:
     if isinstance(value, float):
         text = double_text(float(value))
         return text if text[-1].isdigit() else f'"{text}"'
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, (Members, dict)):
-        pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else value
-        return "{" + ",".join(f"{quote(name)}:{written(item, quote)}" for name, item in pairs) + "}"
-    return "[" + ",".join(written(item, quote) for item in value) + "]"
+    return quote(value)

@@ -85,7 +85,7 @@ def format_string(expr: Expr, context: Context) -> ValueFunction:
 def _pieces(text: str, types: list[pa.DataType]) -> Iterator[Piece]:
     position, used = 0, 0
     for match in _FORM.finditer(text):
-        yield _constant(text[position : match.start()])
+        yield _literal(text[position : match.start()])
         position = match.end()
         conversion = match["conversion"]
         if conversion in "%n":
@@ -99,12 +99,16 @@ def _pieces(text: str, types: list[pa.DataType]) -> Iterator[Piece]:
         if index >= len(types):
             raise _UnsupportedFormatError(f"there is no argument for {match[0]!r}")
         yield _piece(match, index, types[index])
-    yield _constant(text[position:])
+    yield _literal(text[position:])
+
+
+def _literal(text: str) -> Piece:
+    if "%" in text:
+        raise _UnsupportedFormatError(f"the format {text!r} is not understood")
+    return _constant(text)
 
 
 def _constant(text: str) -> Piece:
-    if "%" in text and text != "%":
-        raise _UnsupportedFormatError(f"the format {text!r} is not understood")
     return lambda values: text
 
 

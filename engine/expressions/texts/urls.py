@@ -138,6 +138,7 @@ def parse_url(expr: Expr) -> RowFunction | None:
             return found
         finder, subject = pattern.on(found)
         match = finder.search(subject)
-        return finder.text(finder.group(match, 2) or "") if match else None
+        value = finder.group(match, 2) if match else None  # of 'a|b' none, perhaps
+        return None if value is None else finder.text(value)
 
     return part

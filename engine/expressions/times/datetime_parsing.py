@@ -2,8 +2,8 @@
 
 Letters: ``G y M L d H h K k m s S a X x Z``; the end may be optional. As in Spark, what a text does
 not say is taken from 1970-01-01 00:00:00, letter case does not matter, and a fraction may be
-shorter than its pattern. Refused are patterns whose numbers run into each other without a fixed
-width.
+shorter than its pattern. A number takes all digits that there are, but for those of the numbers of
+fixed width right behind it: ``yyyyMMddHHmmss`` is read, ``yyyyMMdd[HH]`` never has an hour.
 
 Source: Spark's ``DateTimeFormatterHelper`` and ``Iso8601TimestampFormatter``;
 ``java.time.format.DateTimeFormatterBuilder`` with ``ResolverStyle.STRICT``.
@@ -12,6 +12,7 @@ Source: Spark's ``DateTimeFormatterHelper`` and ``Iso8601TimestampFormatter``;
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from engine.expressions.times import civil
@@ -37,6 +38,9 @@ _PARSED_NUMBERS: Final = {
     "M": "month", "L": "month", "d": "day", "H": "hour", "k": "clock_hour", "K": "half_hour",
     "h": "half_clock_hour", "m": "minute", "s": "second",
 }  # fmt: skip
+_NUMBERS: Final = frozenset({"y", *_PARSED_NUMBERS})
+_WIDTH_MAX: Final = {"S": 1, **dict.fromkeys(_NUMBERS, 2)}
+"""Up to so many letters they are a number of fixed width, or an open one."""
 _HOURS: Final = {"hour", "clock_hour", "half_hour", "half_clock_hour"}
 
 
@@ -85,12 +89,12 @@ class TextParser:
 
     def _translated(self) -> str:
         regex, open_sections, closed = "", 0, False
-        previous_is_open = False
-        for token in tokens(self._pattern):
+        every = tokens(self._pattern)
+        for place, token in enumerate(every):
             if closed and token.letter != "]":
                 raise refusal(self._pattern, "only the end may be optional")
             if token.letter == "[":
-                regex, open_sections, previous_is_open = regex + "(?:", open_sections + 1, False
+                regex, open_sections = regex + "(?:", open_sections + 1
             elif token.letter == "]":
                 regex, open_sections, closed = regex + ")?", open_sections - 1, True
                 if open_sections < 0:
@@ -99,15 +103,15 @@ class TextParser:
                 if not token.text.isascii():
                     raise refusal(self._pattern, "its text is not ASCII")
                 regex += re.escape(token.text)
-                previous_is_open = False
             else:
                 name, form = self._form(token)
-                variable = token.count == 1 and name not in ("half", "offset", "era")
-                if previous_is_open and not form.startswith(("[+-]", "Z|", "AM", "Jan", "B")):
-                    raise refusal(self._pattern, "a number follows one without a fixed width")
-                previous_is_open = variable or name == "fraction"
                 self._fields.append(name)
-                regex += f"(?P<{name}>{form})"
+                if name == "fraction":  # gives no digit back
+                    regex += f"(?=(?P<{name}>{form}))(?P={name})"
+                else:
+                    regex += f"(?P<{name}>{form})"
+                if _is_open(token):
+                    regex += f"(?=[0-9]{{{_width_behind(every[place + 1 :])}}}(?![0-9]))"
         return regex + ")?" * open_sections
 
     def _form(self, token: Token) -> tuple[str, str]:
@@ -122,6 +126,25 @@ class TextParser:
         if (letter, count) in _PARSED and letter != "S":
             return _PARSED[letter, count]
         raise refusal(self._pattern, f"{letter * count!r} cannot be parsed here")
+
+
+def _is_open(token: Token) -> bool:
+    """Whether it is a number of as many digits as there are."""
+    widths = (1, 4) if token.letter == "y" else (1,)
+    return token.letter in _NUMBERS and token.count in widths
+
+
+def _width_behind(behind: Sequence[Token]) -> int:
+    """How many digits an open number leaves to those of fixed width right behind it; none if there
+    is another open one behind these, which so gets nothing."""
+    width = 0
+    for token in behind:
+        if _is_open(token):
+            return 0
+        if not 0 < token.count <= _WIDTH_MAX.get(token.letter, 0):
+            break
+        width += token.count
+    return width
 
 
 def _date(found: dict[str, str], *, of_era: bool) -> int | None:

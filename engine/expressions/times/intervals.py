@@ -99,9 +99,10 @@ _MONTHS_MAX: Final = 2**31 - 1
 
 def _known_unit(expr: Expr) -> str | None:
     unit = expr.params["unit"].upper()
-    if unit in _TIME_UNITS or unit in _DAY_UNITS or unit in _MONTH_UNITS:
-        return None
-    return f"the unit {unit} is not supported"
+    known = unit in _TIME_UNITS or unit in _DAY_UNITS or unit in _MONTH_UNITS
+    if not known or (unit == "DAYOFYEAR" and expr.op == "TimestampDiff"):  # Spark raises, too
+        return f"the unit {unit} is not supported"
+    return None
 
 
 @strict("TimestampAdd", can_fail=always, supports=_known_unit, reads=("unit", "time_zone_id"))

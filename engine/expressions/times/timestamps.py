@@ -239,7 +239,7 @@ def from_number(expr: Expr, context: Context) -> ValueFunction:
 
     def exact(number: Decimal) -> int:
         micros = EXACT.scaleb(number, 6)
-        is_beyond = not -(2**63) <= micros < 2**63
+        is_beyond = not -(2**63) <= micros <= LONG_MAX
         # Java looks at the digits first.
         if is_beyond and (has_name or abs(micros) >= 10**19 or micros == int(micros)):
             raise too_large(number)

@@ -34,7 +34,7 @@ from engine.expressions.json.jackson import (
     Members,
     Number,
     as_utf8,
-    may_have_long_numbers,
+    may_be_too_much,
 )
 from engine.expressions.json.json_trees import no_number
 from engine.expressions.registry import Context, ValueFunction, strict
@@ -132,7 +132,7 @@ def _tree(text: str) -> Any:
     """What Python's :mod:`json` reads, where that is surely what Jackson does."""
     if len(text) > _PLAIN_MAX or text.count("[") + text.count("{") > _DEPTH_MAX:
         return _UNREAD
-    if may_have_long_numbers(text):
+    if may_be_too_much(text):
         return _UNREAD
     try:
         return _decode(text)

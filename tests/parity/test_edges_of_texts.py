@@ -1,0 +1,61 @@
+"""JSON nested as deeply as Spark reads it, and what is written for NULL, or found nowhere:
+``make test-spark-matrix`` runs this on each release."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.expressions import assert_parity
+
+pytestmark = pytest.mark.spark
+
+_DEPTHS = [1, 2, 329, 330, 499, 500, 900, 990, 997, 998, 999, 1000, 1001, 1002, 3000]
+
+
+def test_deep_json(spark: SparkSession) -> None:
+    objects = ['{"a":' * depth + "1" + "}" * depth for depth in _DEPTHS]
+    arrays = ["[" * depth + "1" + "]" * depth for depth in _DEPTHS]
+    in_arrays = ['{"a":' + each + "}" for each in arrays]
+    twice = ['{"a":' + each + ',"b":1,"b":2}' for each in objects]
+    table = pa.table({"j": objects + arrays + in_arrays + twice})
+    texts = [
+        *("from_json(j, 'a STRING')", "from_json(j, 'map<string,string>')"),
+        *("from_json(j, 'array<string>')", "from_json(j, 'a STRING, b INT, c STRING')"),
+        "from_json(j, 'a STRING', map('allowSingleQuotes', 'false'))",
+        *("get_json_object(j, '$')", "get_json_object(j, '$.a')", "get_json_object(j, '$[*]')"),
+        *("json_array_length(j)", "json_object_keys(j)", "is_variant_null(try_parse_json(j))"),
+        "CAST(try_parse_json(j) AS STRING)",
+    ]
+    assert_parity(spark, table, texts)
+
+
+def test_deep_arrays_taken_apart(spark: SparkSession) -> None:
+    """Of deeper ones the stack of Spark's task overflows, and ends the JVM."""
+    arrays = ["[1," * depth + "[]" + "]" * depth for depth in (1, 2, 330, 500)]
+    table = pa.table({"j": arrays + ['{"a":' + each + "}" for each in arrays]})
+    paths = ("$[*][*]", "$.a[*][*]")
+    assert_parity(spark, table, [f"get_json_object(j, '{path}')" for path in paths])
+
+
+def test_null_in_csv(spark: SparkSession) -> None:
+    table = pa.table({"i": pa.array([None, 0, 1], pa.int32()), "s": [None, "", "x"]})
+    values = [
+        *("array(i, 1) l", "array(i) l", "array(1, i) l", "array(i, NULL) l", "map('', i) m"),
+        *("map('k', s, 'l', i || '') m", "struct(i, s) r", "array(struct(s, i), NULL) r"),
+    ]
+    options = ["", ", 'nullValue', ''", ", 'nullValue', 'x'", ", 'nullValue', ' '"]
+    texts = [
+        f"to_csv(struct({value}, 1 AS z), map('sep', '|'{option}))"
+        for value in values
+        for option in options
+    ]
+    assert_parity(spark, table, texts)
+
+
+def test_parts_of_urls_by_odd_keys(spark: SparkSession) -> None:
+    keys = ["a", "b", "a|b", "a|(b)", "(a)", "(a)|b", "a|", "|a", "a=1|b", "", ".", "b|(a)=()"]
+    urls = ["http://h/?a=1", "http://h/?b=2&a=1", "http://h/?a=", "http://h/?", "http://h/", None]
+    texts = [f"parse_url(u, 'QUERY', '{key}')" for key in keys]
+    assert_parity(spark, pa.table({"u": urls}), texts)
