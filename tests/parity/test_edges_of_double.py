@@ -30,3 +30,27 @@ def test_places_that_no_number_has(spark: SparkSession) -> None:
     names = ("round", "bround")
     texts = [f"{name}({c}, {scale})" for name in names for c in columns for scale in _SCALES]
     assert_parity(spark, pa.table(columns), texts)
+
+
+def test_exponents_that_no_number_has(spark: SparkSession) -> None:
+    """A fraction of such a number would fill the memory."""
+    exponents = [
+        "-2147483649",
+        "-1000000000",
+        "-400",
+        "-46",
+        "-45",
+        "38",
+        "39",
+        "400",
+        "1000000000",
+    ]
+    numbers = [f"{digits}e{end}" for digits in ("1", "-1", "0", "-0", "1.5") for end in exponents]
+    table = pa.table({"s": numbers, "j": [f'{{"a":{number}}}' for number in numbers]})
+    texts = [
+        f"{read}, 'a {dtype}')"
+        for read in ("from_json(j", "from_csv(s")
+        for dtype in ("FLOAT", "DOUBLE", "STRING")
+    ]
+    texts += ["CAST(s AS FLOAT)", "CAST(s AS DOUBLE)", "get_json_object(j, '$.a')"]
+    assert_parity(spark, table, texts)

@@ -251,8 +251,8 @@ def float32_of(value: Any) -> float:
     with np.errstate(all="ignore"):
         near = np.float32(wide)
         written_exactly = value.text if isinstance(value, Number) else value
-        if not np.isfinite(near) or isinstance(value, str):
-            return float(near)
+        if not np.isfinite(near) or isinstance(value, str) or wide == 0:
+            return float(near)  # what is 0 may have an exponent that no fraction can hold
         exact = Fraction(written_exactly)
         others = [np.nextafter(near, np.float32(side)) for side in (-np.inf, np.inf)]
         best = min(
