@@ -59,3 +59,18 @@ def test_parts_of_urls_by_odd_keys(spark: SparkSession) -> None:
     urls = ["http://h/?a=1", "http://h/?b=2&a=1", "http://h/?a=", "http://h/?", "http://h/", None]
     texts = [f"parse_url(u, 'QUERY', '{key}')" for key in keys]
     assert_parity(spark, pa.table({"u": urls}), texts)
+
+
+def test_whole_numbers_of_any_script(spark: SparkSession) -> None:
+    """A date may be a number of days, as Spark 1.5 wrote it; Java reads the digits of all scripts
+    that one of its characters has."""
+    digits = ["1", "+1", "-1", "１", "-\u0661\u0662", "\U0001d7cf", "²", "1 ", "", "2147483648"]
+    texts = [*digits, "-2147483648", "0" * 3_000 + "7", "9" * 5_000, "-141428"]
+    table = pa.table({"s": texts, "j": [f'{{"a":"{text}"}}' for text in texts]})
+    queries = [
+        f"{read}, 'a {dtype}')"
+        for read in ("from_json(j", "from_csv(s")
+        for dtype in ("DATE", "INT", "BIGINT", "TINYINT", "DOUBLE", "DECIMAL(10,2)", "TIMESTAMP")
+    ]
+    queries += ["CAST(s AS INT)", "try_cast(s AS INT)", "try_cast(s AS DATE)"]
+    assert_parity(spark, table, queries)

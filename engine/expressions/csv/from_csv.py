@@ -31,7 +31,7 @@ from engine.expressions.corrupt_records import (
 )
 from engine.expressions.csv.csv_lines import TooManyValuesError
 from engine.expressions.csv.csv_options import CsvReading, csv_reading
-from engine.expressions.json.json_records import BadValueError, decimal_of
+from engine.expressions.json.json_records import BadValueError, decimal_of, whole_of
 from engine.expressions.options import OptionError, refused_for
 from engine.expressions.registry import Context, ValueFunction, always, strict
 from engine.expressions.times.timestamps import zone_for
@@ -40,9 +40,6 @@ from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ, is_integral, sql_name
 from engine.expressions.vectors import of_columns, to_list
 
-_WHOLE: Final = re.compile(r"[+-]?\d+")
-_BEYOND_JAVAS_CHARS: Final = re.compile("[\U00010000-\U0010ffff]")
-_DIGITS_MAX: Final = 4_000
 _WORDS: Final = {"true": True, "false": False}
 _ENDS: Final = ("\r", "\n")
 _Read = Callable[[str], Any]
@@ -152,7 +149,7 @@ def _reader(dtype: pa.DataType, reading: CsvReading) -> _Read:
         return str.encode
     if is_integral(dtype):
         half = 2 ** (dtype.bit_width - 1)
-        return lambda text: _integral(text, half)
+        return lambda text: whole_of(text, half)
     if pa.types.is_floating(dtype):
         parse = string_to_floating(Casting(pa.string(), dtype, "LEGACY", "UTC"))
         return lambda text: _floating(text, reading.numbers, parse)
@@ -176,18 +173,6 @@ def _some(read: Callable[[str], int | None]) -> _Read:
         return value
 
     return function
-
-
-def _integral(text: str, half: int) -> int:
-    """As Java's ``parseInt``, which reads the digits of all scripts."""
-    if len(text) > _DIGITS_MAX or _WHOLE.fullmatch(text) is None:
-        raise BadValueError
-    if _BEYOND_JAVAS_CHARS.search(text) is not None:
-        raise BadValueError
-    number = int(text)
-    if not -half <= number < half:
-        raise BadValueError
-    return number
 
 
 _NAMES_OF_CASTS: Final = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.IGNORECASE)

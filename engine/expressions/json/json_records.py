@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from engine.expressions.casts.parse_numbers import big_decimal
 from engine.expressions.decimals import EXACT
+from engine.expressions.java_characters import DIGIT
 from engine.expressions.json.jackson import (
     END_ARRAY,
     END_OBJECT,
@@ -47,7 +48,8 @@ from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_WHOLE: Final = re.compile(rf"[+-]?{DIGIT}+")
+_DIGITS_MAX: Final = 4_000
 _GREGORIAN_START: Final = -141_427  # 1582-10-15
 
 
@@ -205,9 +207,8 @@ class RecordReader:
         if self._times.dates is not None:
             raise BadValueError
         # Spark 1.5 wrote days since 1970, by the calendar in use at the time.
-        if _INTEGER.fullmatch(value) is None or not -(2**31) <= int(value) < 2**31:
-            raise BadValueError
-        return int(value) if int(value) >= _GREGORIAN_START else _from_julian(int(value))
+        days = whole_of(value, 2**31)
+        return days if days >= _GREGORIAN_START else _from_julian(days)
 
     def _number(self, value: Any) -> Any:
         """Of a FLOAT or DOUBLE, which may be a name in quotes."""
@@ -223,6 +224,20 @@ def _integral(value: Any, dtype: pa.DataType) -> int:
     if not isinstance(value, int) or not -half <= value < high:
         raise BadValueError
     return value - 256 if value >= half else value
+
+
+def whole_of(text: str, half: int) -> int:
+    """As Java's ``parseInt``, which reads the digits of all scripts.
+
+    :param half: the least number that is too large.
+    :raises BadValueError: it is no such number.
+    """
+    if len(text) > _DIGITS_MAX or _WHOLE.fullmatch(text) is None:
+        raise BadValueError
+    number = int(text)
+    if not -half <= number < half:
+        raise BadValueError
+    return number
 
 
 def float64_of(value: Any) -> float:
