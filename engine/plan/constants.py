@@ -63,7 +63,8 @@ class Constants:
         self._rule = rule
         self._catalyst = jvm.org.apache.spark.sql.catalyst
         patterns = self._catalyst.trees.TreePattern
-        self._literal, self._current = patterns.LITERAL(), patterns.CURRENT_LIKE()
+        self._current = patterns.CURRENT_LIKE()
+        self._looked_into = (patterns.LITERAL(), patterns.CREATE_MAP())
         self._replaceable = (patterns.RUNTIME_REPLACEABLE(), patterns.WITH_EXPRESSION())
         self._replacing = replacing
         self._naming = naming
@@ -81,7 +82,7 @@ class Constants:
     def _constants(self, node: JavaObject) -> Iterator[tuple[JavaObject, JavaObject]]:
         """The largest ones that are not written as such, and their values."""
         if simple_name(node) in _AS_THEY_ARE or not (
-            node.containsPattern(self._literal) or _has_empty_collection(node)
+            any(map(node.containsPattern, self._looked_into)) or _has_empty_collection(node)
         ):
             return
         if (value := self._known(node)) is not None:

@@ -67,3 +67,14 @@ def _zipped(left: str, right: str) -> str:
     maps = (f"map_from_arrays(array({key}), array({n}))" for n, key in enumerate((left, right)))
     zipped = f"map_zip_with({', '.join(maps)}, (k, v, w) -> struct(k, v, w))"
     return f"if(a IS NULL OR b IS NULL, NULL, {zipped})"
+
+
+def test_sizes_of_maps_that_nobody_makes(spark: SparkSession) -> None:
+    table = pa.table({"a": [None, 1, 2], "b": [1, 1, None], "c": [1, 2, 2]})
+    texts = [
+        "size(map(a, b))",
+        "size(map(a, b, c, b))",
+        "cardinality(map(a, a))",
+        "size(array(a, b))",
+    ]
+    assert_parity(spark, table, [*texts, "size(map(a, b)) + a", "size(map(a + 1, b))"])

@@ -15,7 +15,7 @@ import pyarrow as pa
 # Imported for the conversions that they register.
 from engine.expressions.argument_types import Rare
 from engine.expressions.casts.held_decimals import held_as_long, may_lack_power
-from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind
+from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind, parts
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
 from engine.expressions.malformed import value_of
@@ -46,6 +46,11 @@ def _supports(expr: Expr) -> str | None:
             f"Spark fails for a {sql_name(source)} that was one of fewer decimal places: round it "
             "to 18 places at most before it is cast"
         )
+    if _may_lose_keys(source, target, casting.mode):
+        return (
+            "a key of a map that does not fit would be NULL, which none can be: say by "
+            "transform_keys what becomes of it"
+        )
     if not is_zone(casting.zone_name):
         return f"the time zone {casting.zone_name} is not known"
     return None
@@ -71,6 +76,17 @@ def _may_not_fit(source: pa.DataType, target: pa.DataType) -> bool:
     harmless = widens or pair in _NEVER_FAIL or pa.types.is_null(source)
     to_text = pair[1] in ("string", "binary")
     return not harmless and not to_text
+
+
+def _may_lose_keys(source: pa.DataType, target: pa.DataType, mode: str) -> bool:
+    """Whether a key of a map may become NULL: one that does not fit if Spark is to try only, and
+    in every mode what is no number, as a decimal."""
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        keys = source.key_type, target.key_type
+        of_floats = (kind(keys[0]), kind(keys[1])) == ("floating", "decimal")
+        if of_floats or (mode == "TRY" and not parts(*keys) and _may_not_fit(*keys)):
+            return True
+    return any(_may_lose_keys(*part, mode) for part in parts(source, target))
 
 
 def _special_moment(expr: Expr, casting: Casting) -> Callable[[], int] | None:

@@ -133,18 +133,18 @@ def castable(source: pa.DataType, target: pa.DataType) -> bool:
         return False
     if kind(target) == "string" and has_variant(source) and not is_variant(source):
         return False  # there, Spark writes JSON, in UTC
-    return all(castable(*pair) for pair in _parts(source, target))
+    return all(castable(*pair) for pair in parts(source, target))
 
 
 def any_part(
     source: pa.DataType, target: pa.DataType, test: Callable[[pa.DataType, pa.DataType], bool]
 ) -> bool:
     """Whether ``test(source, target)`` is true for the types or what is inside of them."""
-    parts = _parts(source, target)
-    return any(any_part(*part, test) for part in parts) if parts else test(source, target)
+    inner = parts(source, target)
+    return any(any_part(*part, test) for part in inner) if inner else test(source, target)
 
 
-def _parts(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
+def parts(source: pa.DataType, target: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
     """The casts that a cast of nested values consists of."""
     if kind(target) == "string":
         return [(inner, target) for inner in _inner_types(source)]
