@@ -74,3 +74,11 @@ def test_whole_numbers_of_any_script(spark: SparkSession) -> None:
     ]
     queries += ["CAST(s AS INT)", "try_cast(s AS INT)", "try_cast(s AS DATE)"]
     assert_parity(spark, table, queries)
+
+
+def test_a_million_characters(spark: SparkSession) -> None:
+    """What takes the square of a text's length would not come to an end."""
+    table = pa.table({"s": ["9" * 10**6 + "x", "1e" * 500_000, "." + "9" * 10**6 + "x"]})
+    texts = ["CAST(s AS DOUBLE)", "CAST(s AS FLOAT)", "try_cast(s AS DECIMAL(38,0))"]
+    texts += ["conv(s, 16, 10)", "from_csv(s, 'a DOUBLE')"]
+    assert_parity(spark, table, texts, ansi=(False,))

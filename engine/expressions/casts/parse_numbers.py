@@ -33,11 +33,13 @@ _SPECIAL: Final = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "inf"),
     **dict.fromkeys(("-inf", "-infinity"), "-inf"),
 }
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+# With a point that may be missing between digits and digits, what is no number would take the square
+# of its length.
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BIG_DECIMAL: Final = re.compile(_DECIMAL.pattern.replace("[0-9]", DIGIT))
 """Java's BigDecimal reads the digits of all scripts."""
 _HEXADECIMAL: Final = re.compile(
-    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
+    r"[+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 )
 _EASY_WHOLE: Final = r"\A-?[0-9]{1,18}\z"
 _EASY_NUMBER: Final = r"\A-?[0-9]+(\.[0-9]+)?\z"

@@ -109,13 +109,14 @@ def conv(expr: Expr) -> RowFunction:
 
 
 def _leading_number(text: str, base: int) -> int:
-    """Reads digits up to the first character that is none."""
+    """Reads digits up to the first character that is none; of a number of more than 64 bits only
+    that it is one, or its length would count twice."""
     value = 0
     for char in text:
         digit = _DIGITS.find(char.upper()) if char.isascii() else -1
         if not 0 <= digit < base:
             break
-        value = value * base + digit
+        value = min(value * base + digit, _MASK + 1)
     return value
 
 
