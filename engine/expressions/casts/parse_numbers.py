@@ -33,8 +33,8 @@ _SPECIAL: Final = {
     **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "inf"),
     **dict.fromkeys(("-inf", "-infinity"), "-inf"),
 }
-# With a point that may be missing between digits and digits, what is no number would take the square
-# of its length.
+# Were the point alone optional, between digits and digits, the time for what is no number would go
+# with the square of its length.
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BIG_DECIMAL: Final = re.compile(_DECIMAL.pattern.replace("[0-9]", DIGIT))
 """Java's BigDecimal reads the digits of all scripts."""
