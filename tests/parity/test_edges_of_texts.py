@@ -65,7 +65,7 @@ def test_whole_numbers_of_any_script(spark: SparkSession) -> None:
     """A date may be a number of days, as Spark 1.5 wrote it; Java reads the digits of all scripts
     that one of its characters has."""
     digits = ["1", "+1", "-1", "１", "-\u0661\u0662", "\U0001d7cf", "²", "1 ", "", "2147483648"]
-    texts = [*digits, "-2147483648", "0" * 3_000 + "7", "9" * 5_000, "-141428"]
+    texts = [*digits, "-2147483648", "0" * 5_000 + "7", "9" * 5_000, "-141428"]
     table = pa.table({"s": texts, "j": [f'{{"a":"{text}"}}' for text in texts]})
     queries = [
         f"{read}, 'a {dtype}')"
@@ -74,6 +74,34 @@ def test_whole_numbers_of_any_script(spark: SparkSession) -> None:
     ]
     queries += ["CAST(s AS INT)", "try_cast(s AS INT)", "try_cast(s AS DATE)"]
     assert_parity(spark, table, queries)
+
+
+def test_thousands_of_digits_amid_other_text(spark: SparkSession) -> None:
+    table = pa.table({"n": ["9" * 5_000, "0" * 5_000 + "1", "1", "-1"]})
+    texts = [
+        *("parse_url('http://h:' || n || '/', 'HOST')", "CAST(n AS FLOAT)", "conv(n, 10, 16)"),
+        *("get_json_object('[1, 2]', '$[' || n || ']')", "try_to_number(n, '999')"),
+        "try_variant_get(parse_json('[1, 2]'), '$[' || replace(n, '9', '0') || ']', 'int')",
+        *("TIMESTAMP'2020-01-01' + try_cast(n || ' days' AS INTERVAL)", "try_cast(n AS DATE)"),
+        "regexp_replace('ab', '(a)', '$' || replace(n, '-', ''))",
+        "from_utc_timestamp(TIMESTAMP'2020-01-01', '+' || substr(n, 4990))",
+    ]
+    assert_parity(spark, table, texts, ansi=(False,))
+
+
+def test_names_that_are_too_long(spark: SparkSession) -> None:
+    names = ["a" * length for length in (49_999, 50_000, 50_001, 70_000)]
+    names += ['\\"' * 50_000, '\\"' * 50_001, "\\u0041" * 9_000]
+    records = [f'{{"b":1,"{name}":2,"b":3}}' for name in names]
+    values = [f'{{"b":"{name}"}}' for name in names]
+    table = pa.table({"j": [*records, *values, f'["{names[3]}",{records[3]}]']})
+    texts = [
+        *("from_json(j, 'b STRING')", "from_json(j, 'map<string,string>')", "json_object_keys(j)"),
+        *("from_json(j, 'b BIGINT, c DOUBLE')", "get_json_object(j, '$.b')"),
+        *("from_json(j, 'array<string>')", "CAST(try_parse_json(j) AS STRING)"),
+        "json_array_length(j)",
+    ]
+    assert_parity(spark, table, texts, ansi=(False,))
 
 
 def test_a_million_characters(spark: SparkSession) -> None:

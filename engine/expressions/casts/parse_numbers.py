@@ -44,6 +44,7 @@ _HEXADECIMAL: Final = re.compile(
 _EASY_WHOLE: Final = r"\A-?[0-9]{1,18}\z"
 _EASY_NUMBER: Final = r"\A-?[0-9]+(\.[0-9]+)?\z"
 _DIGITS_MAX: Final = 38
+_MORE_THAN_ANY: Final = 100
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
@@ -77,9 +78,9 @@ def string_to_integral(casting: Casting) -> Convert:
             digits = match[1] if match and text not in ("", "+", "-") else None
             if digits in ("", "+", "-"):
                 digits = "0"
-        if digits is None or len(digits) > 4000:
+        if digits is None:
             return None
-        number = int(digits)
+        number = whole_number(digits)
         return number if low <= number <= high else None
 
     per_value = casting.per_value(parse)
@@ -128,6 +129,13 @@ def string_to_floating(casting: Casting) -> Convert:
         return pa.array(texts, to_text.target).cast(casting.target)
 
     return convert
+
+
+def whole_number(digits: str) -> int:
+    """Of digits, perhaps behind a sign; of a hundred and more it is told as one so large that no
+    type holds it, for Python refuses to read thousands."""
+    sign = digits[:1] if digits[:1] in ("+", "-") else ""
+    return int(sign + (digits[len(sign) :].lstrip("0")[:_MORE_THAN_ANY] or "0"))
 
 
 def _from_hexadecimal(text: str) -> str:

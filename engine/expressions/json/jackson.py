@@ -36,6 +36,7 @@ _DEPTH_MAX: Final = 1_000
 _DIGITS_MAX: Final = 1_000
 _LONG_NUMBER: Final = re.compile("[0-9.eE+-]{1001}")
 _TOKEN_SHOWN_MAX: Final = 256
+_NAME_MAX: Final = 50_000
 
 START_OBJECT, END_OBJECT, START_ARRAY, END_ARRAY = "{}[]"
 NAME, STRING, INT, FLOAT = "name", "string", "int", "float"
@@ -235,7 +236,7 @@ class JsonParser:
 
     def _member(self, scope: _Scope, char: str) -> str:
         if char == '"' or (char == "'" and self._features.single_quotes):
-            scope.name = self._finish_string(char)
+            scope.name = self._name(char)
         elif self._features.unquoted_names and _is_name_part(char):
             start = self._position - 1
             while _is_name_part(self._text[self._position : self._position + 1]):
@@ -249,6 +250,12 @@ class JsonParser:
             raise JsonError("a colon is missing")
         self._after_name = self._start_value(self._next_char())
         return NAME
+
+    def _name(self, quote: str) -> str:
+        name = self._finish_string(quote)
+        if len(name) > _NAME_MAX:
+            raise JsonError("a name is too long")
+        return name
 
     def _open(self, bracket: str) -> None:
         if len(self._scopes) > _DEPTH_MAX:
@@ -441,12 +448,14 @@ def read(text: str, features: Features = SPARK) -> Any:
 
 
 def may_be_too_much(text: str) -> bool:
-    """Whether a number may be longer, or objects and arrays nested more deeply, than Jackson reads
-    them: other parsers do."""
+    """Whether a number or a name may be longer, or objects and arrays nested more deeply, than
+    Jackson reads them: other parsers do."""
     if len(text) <= min(_DIGITS_MAX, _DEPTH_MAX):
         return False
-    is_deep = text.count("{") + text.count("[") > _DEPTH_MAX
-    return is_deep or _LONG_NUMBER.search(text) is not None
+    if text.count("{") + text.count("[") > _DEPTH_MAX or _LONG_NUMBER.search(text) is not None:
+        return True
+    between_quotes = text.replace('\\"', "__").split('"') if len(text) > _NAME_MAX else ()
+    return any(len(piece) > _NAME_MAX for piece in between_quotes)
 
 
 def is_blank(text: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.casts.parse_numbers import big_decimal
+from engine.expressions.casts.parse_numbers import big_decimal, whole_number
 from engine.expressions.decimals import EXACT
 from engine.expressions.java_characters import DIGIT
 from engine.expressions.json.jackson import (
@@ -49,7 +49,6 @@ from engine.expressions.types import TIMESTAMP_NTZ, is_integral
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
 _WHOLE: Final = re.compile(rf"[+-]?{DIGIT}+")
-_DIGITS_MAX: Final = 4_000
 _GREGORIAN_START: Final = -141_427  # 1582-10-15
 
 
@@ -232,9 +231,9 @@ def whole_of(text: str, half: int) -> int:
     :param half: the least number that is too large.
     :raises BadValueError: it is no such number.
     """
-    if len(text) > _DIGITS_MAX or _WHOLE.fullmatch(text) is None:
+    if _WHOLE.fullmatch(text) is None:
         raise BadValueError
-    number = int(text)
+    number = whole_number(text)
     if not -half <= number < half:
         raise BadValueError
     return number

@@ -12,6 +12,7 @@ import re
 from enum import Enum
 from typing import Final, TypeAlias
 
+from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.java_errors import java_error
 
 
@@ -54,12 +55,12 @@ def parse_path(text: str) -> Path | None:
             at += len(_ITEMS)
             continue
         elif match := _POSITION.match(text, at):
-            if int(match[1]) >= _LONG_END:
+            if (position := whole_number(match[1])) >= _LONG_END:
                 message = f'For input string: "{match[1]}"'
                 raise java_error("java.lang.NumberFormatException", message)
             if match[2] is None:
                 return None
-            steps.append(int(match[1]))
+            steps.append(position)
         else:
             return tuple(steps) if _END.match(text, at) else None
         at = match.end()

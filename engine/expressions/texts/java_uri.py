@@ -16,6 +16,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from engine.expressions.casts.parse_numbers import whole_number
+
 _ALNUM: Final = "A-Za-z0-9"
 _UNRESERVED: Final = _ALNUM + r"\-_.!~*'()"
 _OTHER: Final = "\x81-\U0010ffff"
@@ -131,7 +133,7 @@ def _server(text: str) -> tuple[str | None, str]:
 
 
 def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) < 2**31
+    return text.isascii() and text.isdigit() and whole_number(text) < 2**31
 
 
 def _bracketed(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.texts.java_regex.pattern import JavaRegex
 
 Parts = tuple[str | int, ...]
@@ -62,9 +63,9 @@ def _named(name: str, closing: str, regex: JavaRegex) -> int:
 def _numbered(digits: str, groups: int) -> tuple[int, str]:
     """As many digits as there are groups: ``$12`` is group 1 and a 2 if there are only 9."""
     used = 1
-    while used < len(digits) and int(digits[: used + 1]) <= groups:
+    while used < len(digits) and whole_number(digits[: used + 1]) <= groups:
         used += 1
-    number = int(digits[:used])
+    number = whole_number(digits[:used])
     if number > groups:
         raise ReplacementError(f"No group {number}")
     return number, digits[used:]

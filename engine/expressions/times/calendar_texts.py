@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.times.civil import MICROS_PER_SECOND
 
 INT: Final = 2**31
@@ -47,7 +48,7 @@ def interval_of(text: str) -> CalendarInterval | None:
         sign, whole, fraction, unit = term["sign"], term["whole"], term["fraction"], term["unit"]
         # A point alone is a number behind a sign, or behind digits.
         is_number = whole or (fraction is not None and (sign or len(fraction) > 1))
-        number = int(whole or "0")
+        number = whole_number(whole or "0")
         if not is_number or number >= LONG or (fraction is not None and unit != "second"):
             return None
         part = int((fraction or ".")[1:].ljust(9, "0")) // 1_000

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.variants.reading import Kind, Variant
 
 Path = tuple[str | int, ...]
@@ -36,9 +37,9 @@ def parse_path(text: str) -> Path | None:
             return None
         step = match[match.lastgroup or 0]
         if match.lastgroup == "index":
-            if int(step) > _INDEX_MAX:
+            if (index := whole_number(step)) > _INDEX_MAX:
                 return None
-            steps.append(int(step))
+            steps.append(index)
         else:
             steps.append(step)
         position = match.end()
