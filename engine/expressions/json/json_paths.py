@@ -21,6 +21,7 @@ from engine.expressions.json.json_trees import read_tree
 from engine.expressions.json.json_writing import Quote, quoted, quoted_in_bytes, written
 from engine.expressions.json.path_steps import ITEMS, Path, Step, Wildcard, parse_path
 from engine.expressions.malformed import value_of
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise_factory
 from engine.expressions.tree import Expr
 
@@ -30,7 +31,9 @@ _cached_path = lru_cache(_PATHS_MAX)(parse_path)
 
 
 def _can_fail(expr: Expr) -> bool:
-    """A position in the path may be too large."""
+    """Before Spark 4.3 a position in the path may be too large; since then there is nothing."""
+    if is_since(expr, "4.3.0"):
+        return False
     path = constant(expr.children[1])
     try:
         if path is not None and path.is_valid:
@@ -40,11 +43,20 @@ def _can_fail(expr: Expr) -> bool:
     return path is None
 
 
-@rowwise_factory("GetJsonObject", can_fail=_can_fail)
+@rowwise_factory("GetJsonObject", can_fail=_can_fail, reads=(SPARK_VERSION,))
 def get_json_object(expr: Expr) -> RowFunction:
     """Texts without quotes, other values as JSON; NULL if the text is malformed, if the path is,
     or if nothing is there."""
-    return lambda text, path: find(text, _cached_path(path))
+    if not is_since(expr, "4.3.0"):
+        return lambda text, path: find(text, _cached_path(path))
+
+    def found(text: str, path: str) -> str | None:
+        try:
+            return find(text, _cached_path(path))
+        except TransformError:
+            return None
+
+    return found
 
 
 def find(text: str, path: Path | None) -> str | None:
