@@ -110,6 +110,8 @@ class ExpressionReader:
         self._calls = calls
         self._rewritten = rewritten
         self._settings = SessionSettings(gateway)
+        catalyst = gateway.jvm.org.apache.spark.sql.catalyst
+        self._current_like = catalyst.trees.TreePattern.CURRENT_LIKE()
         go_by_java_zones(gateway)
         self._common: dict[str, Expr] = {}
         self._first: dict[str, Expr | None] = {}
@@ -172,7 +174,8 @@ class ExpressionReader:
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
         if op == "RaiseError":
             return self._raise_error(node, dtype, obstacles)
-        if op not in KERNELS and dtype == pa.string() and node.foldable():
+        is_text = op not in KERNELS and dtype == pa.string() and node.foldable()
+        if is_text and not node.containsPattern(self._current_like):
             try:  # ``version()``, ``schema_of_json('...')``: known before any row comes
                 text = node.eval(None)
                 known = None if text is None else str(text.toString())

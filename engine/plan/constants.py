@@ -252,8 +252,8 @@ def _depends_on_the_day(node: JavaObject) -> bool:
     if name == "Literal":
         return False
     if name == "Cast" and simple_name(node.child()) == "Literal" and _has_text(node.child()):
-        text = node.child().value()
-        if text is None or _OF_ONE_DAY.match(str(text.toString())):
+        text = node.child().value()  # of a TIME a number
+        if text is None or (isinstance(text, JavaObject) and _OF_ONE_DAY.match(str(text))):
             return False
     children = list(scala_seq(node.children()))
     of_moments = any(_OF_DAYS.search(_type(child)) for child in children)
