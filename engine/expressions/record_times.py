@@ -47,7 +47,7 @@ class RecordTimes(RecordPatterns):
     def timestamp(self, text: str) -> int | None:
         """Microseconds since 1970; None if it is no timestamp."""
         if self._timestamps is not None:
-            parsed = self._timestamps.parse(text)
+            parsed = self._timestamps.parse(text, of_zone=True)
             if parsed is None:
                 return None
             days, in_day, offset = parsed
@@ -62,7 +62,7 @@ class RecordTimes(RecordPatterns):
     def local_timestamp(self, text: str) -> int | None:
         """Microseconds since 1970 on a clock; None if it is none, or names a zone."""
         if self._local_timestamps is not None:
-            parsed = self._local_timestamps.parse(text)
+            parsed = self._local_timestamps.parse(text, of_zone=False)
             if parsed is None or parsed[2] is not None:
                 return None
             return _instant(_UTC, *parsed[:2])

@@ -48,6 +48,20 @@ def test_numbers_that_touch_in_records(spark: SparkSession) -> None:
     assert_parity(spark, pa.table({"s": _DATES}), texts)
 
 
+def test_offsets_that_no_zone_has(spark: SparkSession) -> None:
+    offsets = ["-2020", "+1800", "-1801", "+2359", "+2400", "+1260", "Z", "-18", "+59", "10 -2020"]
+    table = pa.table({"s": [*offsets, "2020-01-01 -2020", "2020-01-01 +1800"]})
+    patterns = ("X", "XX", "Z", "x", "HH X", "yyyy-MM-dd X")
+    readers = ("to_timestamp_ntz", "to_timestamp", "to_date", "unix_timestamp")
+    texts = [_read_by(pattern, reader) for pattern in patterns for reader in readers]
+    texts += [
+        f"""from_json('{{"a":"' || s || '"}}', 'a {dtype}', map('{option}', '{pattern}'))"""
+        for pattern in patterns
+        for dtype, option in (("TIMESTAMP", "timestampFormat"), ("DATE", "dateFormat"))
+    ]
+    assert_parity(spark, table, texts, timezone="America/New_York")
+
+
 def _read_by(pattern: str, function: str) -> str:
     return f'{function}(s, "{pattern}")'
 

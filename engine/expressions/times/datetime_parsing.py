@@ -41,6 +41,7 @@ _PARSED_NUMBERS: Final = {
 _NUMBERS: Final = frozenset({"y", *_PARSED_NUMBERS})
 _WIDTH_MAX: Final = {"S": 1, **dict.fromkeys(_NUMBERS, 2)}
 """Up to so many letters they are a number of fixed width, or an open one."""
+_OFFSET_MAX: Final = 18 * 60 * 60
 _HOURS: Final = {"hour", "clock_hour", "half_hour", "half_clock_hour"}
 
 
@@ -63,10 +64,11 @@ class TextParser:
             raise refusal(pattern, "'a' needs an 'h'")
         self._regex = re.compile(regex, re.IGNORECASE)
 
-    def parse(self, text: str) -> tuple[int, int, int | None] | None:
+    def parse(self, text: str, *, of_zone: bool) -> tuple[int, int, int | None] | None:
         """What calendar and clock show: days since 1970, microseconds since midnight, and the
         offset from UTC in microseconds, if the text names one.
 
+        :param of_zone: whether the offset is that of a zone, of which none has more than 18 hours.
         :return: None if the text does not follow the pattern.
         """
         match = self._regex.fullmatch(text)
@@ -77,6 +79,8 @@ class TextParser:
         offset = _offset(found["offset"]) if "offset" in found else None
         if days is None or in_day is None or (offset is None and "offset" in found):
             return None
+        if of_zone and abs(offset or 0) > _OFFSET_MAX:
+            return None
         return days, in_day, None if offset is None else offset * MICROS_PER_SECOND
 
     def parse_days(self, text: str) -> int | None:
@@ -84,7 +88,7 @@ class TextParser:
 
         :return: None if the text does not follow the pattern, or if there is no such DATE.
         """
-        found = self.parse(text)
+        found = self.parse(text, of_zone=False)
         return found[0] if found is not None and -(2**31) <= found[0] < 2**31 else None
 
     def _translated(self) -> str:
@@ -200,6 +204,6 @@ def _offset(text: str) -> int | None:
         return 0
     digits = text[1:].replace(":", "")
     hours, minutes = int(digits[:2]), int(digits[2:] or 0)
-    if minutes > 59 or hours * 60 + minutes > 18 * 60:
+    if minutes > 59 or hours > 23:
         return None
     return (hours * 60 + minutes) * (-60 if text[0] == "-" else 60)

@@ -153,7 +153,10 @@ def to_timestamp(expr: Expr, context: Context) -> ValueFunction:
         parser = TextParser(pattern)
 
         def convert(texts: pa.Array) -> pa.Array:
-            parsed = [None if text is None else parser.parse(text) for text in to_list(texts)]
+            parsed = [
+                None if text is None else parser.parse(text, of_zone=local_zone is not None)
+                for text in to_list(texts)
+            ]
             valid = np.array([result is not None for result in parsed], np.bool_)
             if strictly and int(valid.sum()) < len(texts) - texts.null_count:
                 raise _cannot_parse(texts, valid, pattern)
