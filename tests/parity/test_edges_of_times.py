@@ -50,8 +50,9 @@ def test_numbers_that_touch_in_records(spark: SparkSession) -> None:
 
 def test_offsets_that_no_zone_has(spark: SparkSession) -> None:
     offsets = ["-2020", "+1800", "-1801", "+2359", "+2400", "+1260", "Z", "-18", "+59", "10 -2020"]
+    offsets += ["+0000", "+0030", "+00", "-0000", "-0030", "-00", "00 +0030", "+003", "+00Z"]
     table = pa.table({"s": [*offsets, "2020-01-01 -2020", "2020-01-01 +1800"]})
-    patterns = ("X", "XX", "Z", "x", "HH X", "yyyy-MM-dd X")
+    patterns = ("X", "XX", "Z", "x", "xx", "HH X", "HH x", "yyyy-MM-dd X", "x[mm]")
     readers = ("to_timestamp_ntz", "to_timestamp", "to_date", "unix_timestamp")
     texts = [_read_by(pattern, reader) for pattern in patterns for reader in readers]
     texts += [

@@ -26,6 +26,7 @@ _TYPES = {"spark.sql.timeType.enabled": "true", "spark.sql.geospatial.enabled": 
         ("CAST(TIME'12:00:00' AS STRING)", ["the data type time(6) is not supported: use"]),
         ("concat(s, TIME'12:00:00')", ["the data type time(6) is not supported: use"]),
         ("to_json(struct(current_time() AS x))", ["CurrentTime has to do with TIME"]),
+        ("to_xml(struct(now() AS x))", ["StructsToXml"]),
         ("upper(to_json(array(current_time())))", ["CurrentTime has to do with TIME"]),
         ("st_srid(st_geomfromwkb(b))", ["ST_Srid has to do with GEOMETRY", "keep WKB"]),
         (
