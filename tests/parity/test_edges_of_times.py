@@ -51,8 +51,13 @@ def test_numbers_that_touch_in_records(spark: SparkSession) -> None:
 def test_offsets_that_no_zone_has(spark: SparkSession) -> None:
     offsets = ["-2020", "+1800", "-1801", "+2359", "+2400", "+1260", "Z", "-18", "+59", "10 -2020"]
     offsets += ["+0000", "+0030", "+00", "-0000", "-0030", "-00", "00 +0030", "+003", "+00Z"]
+    days = ("2020", "10", "2020-01-02", "2 Jan 20", "2020-01-02 AD", "2020-01")
+    offsets += [f"{day} {hour} -2020" for day in days for hour in ("10", "10 AM", "AM 10")]
     table = pa.table({"s": [*offsets, "2020-01-01 -2020", "2020-01-01 +1800"]})
-    patterns = ("X", "XX", "Z", "x", "xx", "HH X", "HH x", "yyyy-MM-dd X", "x[mm]")
+    patterns = ["X", "XX", "Z", "x", "xx", "HH X", "HH x", "yyyy-MM-dd X", "x[mm]"]
+    dates = ("yyyy", "MM", "yyyy-MM-dd", "d MMM yy", "yyyy-MM-dd G", "yyyy-MM")
+    clocks = ("HH", "kk", "hh", "hh a", "a hh", "KK a", "KK", "mm", "ss")
+    patterns += [f"{date} {clock} X" for date in dates for clock in clocks]
     readers = ("to_timestamp_ntz", "to_timestamp", "to_date", "unix_timestamp")
     texts = [_read_by(pattern, reader) for pattern in patterns for reader in readers]
     texts += [

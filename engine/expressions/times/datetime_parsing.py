@@ -12,7 +12,7 @@ Source: Spark's ``DateTimeFormatterHelper`` and ``Iso8601TimestampFormatter``;
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.expressions.times import civil
@@ -42,7 +42,8 @@ _NUMBERS: Final = frozenset({"y", *_PARSED_NUMBERS})
 _WIDTH_MAX: Final = {"S": 1, **dict.fromkeys(_NUMBERS, 2)}
 """Up to so many letters they are a number of fixed width, or an open one."""
 _OFFSET_MAX: Final = 18 * 60 * 60
-_HOURS: Final = {"hour", "clock_hour", "half_hour", "half_clock_hour"}
+_HOURS_OF_DAY: Final = {"hour", "clock_hour"}
+_HOURS: Final = {*_HOURS_OF_DAY, "half_hour", "half_clock_hour"}
 
 
 class TextParser:
@@ -79,7 +80,7 @@ class TextParser:
         offset = _offset(found["offset"]) if "offset" in found else None
         if days is None or in_day is None or (offset is None and "offset" in found):
             return None
-        if of_zone and abs(offset or 0) > _OFFSET_MAX:
+        if (of_zone or _is_moment(found)) and abs(offset or 0) > _OFFSET_MAX:
             return None
         return days, in_day, None if offset is None else offset * MICROS_PER_SECOND
 
@@ -149,6 +150,14 @@ def _width_behind(behind: Sequence[Token]) -> int:
             break
         width += token.count
     return width
+
+
+def _is_moment(found: Mapping[str, str]) -> bool:
+    """Whether there is a whole date as well as an hour, which Java then puts together with the
+    offset."""
+    date = ({"year", "short_year"}, {"month", "month_name"}, {"day"})
+    hours = _HOURS if "half" in found else _HOURS_OF_DAY  # of a half that is not told they are none
+    return all(names & found.keys() for names in (*date, hours))
 
 
 def _date(found: dict[str, str], *, of_era: bool) -> int | None:
