@@ -78,3 +78,12 @@ def test_sizes_of_maps_that_nobody_makes(spark: SparkSession) -> None:
         "size(array(a, b))",
     ]
     assert_parity(spark, table, [*texts, "size(map(a, b)) + a", "size(map(a + 1, b))"])
+
+
+def test_sequences_by_no_month(spark: SparkSession) -> None:
+    days = {"d": pa.array([0, 1, None], pa.date32()), "e": pa.array([0, 2, 1], pa.date32())}
+    moments = {f"{name}s": column.cast(pa.timestamp("us")) for name, column in days.items()}
+    steps = ("INTERVAL 0 MONTH", "INTERVAL '0-0' YEAR TO MONTH", "INTERVAL 0 DAY")
+    ends = ("d, d", "d, e", "ds, ds", "ds, es")
+    texts = [f"sequence({both}, {step})" for step in steps for both in ends]
+    assert_parity(spark, pa.table({**days, **moments}), texts)

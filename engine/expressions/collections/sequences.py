@@ -58,7 +58,10 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     """``sequence``: the step is 1 or 1 day, downwards if the stop is less than the start."""
     inner = expr.dtype.value_type
     interval = constant(expr.children[2]) if len(expr.children) == 3 else None
-    in_months = interval is not None and expr.children[2].dtype == YEAR_MONTH_INTERVAL
+    months = None
+    if interval is not None and expr.children[2].dtype == YEAR_MONTH_INTERVAL:
+        months = interval.as_py().months
+    in_months = bool(months)  # none are a step of nothing
     local_zone = zone_for(expr, inner, context)
     interpreted = bool(expr.params.get("interpreted"))
     count = partial(_count, fails_too_far=not is_since(expr, "4.1.4", "4.2.1", "4.3.0"))
@@ -72,8 +75,8 @@ def sequence(expr: Expr, context: Context) -> ValueFunction:
     def made(first: pa.Array, last: pa.Array, *steps: pa.Array) -> pa.Array:
         known = np.logical_and.reduce([valid(column) for column in (first, last, *steps)])
         start, stop = (np.where(known, to_numpy(side)[0], 0) for side in (first, last))
-        if interval is not None and in_months:
-            step = np.full(len(start), interval.as_py().months)
+        if months is not None:
+            step = np.full(len(start), months)
         elif steps:
             step = np.where(known, to_numpy(steps[0])[0], 0)
         else:
