@@ -18,6 +18,7 @@ from engine.expressions.casts.rules import Casting, Convert, conversion
 from engine.expressions.decimals import fit
 from engine.expressions.java_characters import DIGIT
 from engine.expressions.vectors import to_list
+from engine.expressions.whole_numbers import whole_number
 
 BLANKS: Final = "".join(map(chr, [*range(0x21), 0x7F]))
 """What ``UTF8String.trimAll`` trims."""
@@ -44,7 +45,6 @@ _HEXADECIMAL: Final = re.compile(
 _EASY_WHOLE: Final = r"\A-?[0-9]{1,18}\z"
 _EASY_NUMBER: Final = r"\A-?[0-9]+(\.[0-9]+)?\z"
 _DIGITS_MAX: Final = 38
-_MORE_THAN_ANY: Final = 100
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
@@ -129,13 +129,6 @@ def string_to_floating(casting: Casting) -> Convert:
         return pa.array(texts, to_text.target).cast(casting.target)
 
     return convert
-
-
-def whole_number(digits: str) -> int:
-    """Of digits, perhaps behind a sign; of a hundred and more it is told as one so large that no
-    type holds it, for Python refuses to read thousands."""
-    sign = digits[:1] if digits[:1] in ("+", "-") else ""
-    return int(sign + (digits[len(sign) :].lstrip("0")[:_MORE_THAN_ANY] or "0"))
 
 
 def _from_hexadecimal(text: str) -> str:

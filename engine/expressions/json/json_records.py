@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.expressions.casts.parse_numbers import big_decimal, whole_number
+from engine.expressions.casts.parse_numbers import big_decimal
 from engine.expressions.decimals import EXACT
 from engine.expressions.java_characters import DIGIT
 from engine.expressions.json.jackson import (
@@ -46,6 +46,7 @@ from engine.expressions.record_times import RecordTimes
 from engine.expressions.times import civil
 from engine.expressions.times.civil import MICROS_PER_SECOND
 from engine.expressions.types import TIMESTAMP_NTZ, is_integral
+from engine.expressions.whole_numbers import whole_number
 
 _NUMBER_NAMES: Final = {"NaN", "+INF", "-INF", "Infinity", "+Infinity", "-Infinity"}
 _WHOLE: Final = re.compile(rf"[+-]?{DIGIT}+")

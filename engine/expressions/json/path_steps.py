@@ -12,8 +12,8 @@ import re
 from enum import Enum
 from typing import Final, TypeAlias
 
-from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.java_errors import java_error
+from engine.expressions.whole_numbers import whole_number
 
 
 class Wildcard(Enum):

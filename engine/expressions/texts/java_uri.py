@@ -16,7 +16,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from engine.expressions.casts.parse_numbers import whole_number
+from engine.expressions.whole_numbers import whole_number
 
 _ALNUM: Final = "A-Za-z0-9"
 _UNRESERVED: Final = _ALNUM + r"\-_.!~*'()"

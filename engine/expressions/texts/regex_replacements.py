@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.texts.java_regex.pattern import JavaRegex
+from engine.expressions.whole_numbers import whole_number
 
 Parts = tuple[str | int, ...]
 _REFERENCE: Final = re.compile(r"\\(.?)|\$(?:\{([a-zA-Z0-9]*)(\}?)|([0-9]+)|)", re.DOTALL)

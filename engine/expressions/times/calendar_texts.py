@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.times.civil import MICROS_PER_SECOND
+from engine.expressions.whole_numbers import whole_number
 
 INT: Final = 2**31
 LONG: Final = 2**63

@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from engine.expressions.casts.parse_numbers import whole_number
 from engine.expressions.variants.reading import Kind, Variant
+from engine.expressions.whole_numbers import whole_number
 
 Path = tuple[str | int, ...]
 """Names and indices."""
