@@ -111,6 +111,9 @@ class ClusterMode(SparkSubmit):
         if submits.exit_code and (handle.driver_id is None or not told.seen):
             return submits
         if handle.driver_id is None:
+            # It may have told the id since that was looked for, and ended.
+            if (driver_id := self._manager.find(handle)) is not None:
+                return self.status(replace(handle, driver_id=driver_id))
             never = submits.state is DriverState.ENDED and handle.pid is None
             return submits if never else DriverStatus(DriverState.UNKNOWN, "it has no id yet")
         is_open = told.state is DriverState.ENDED and submits.state is DriverState.UNKNOWN

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy import processes
 from airflow_provider_continuous.deploy.contract import DriverState
 from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -107,6 +108,32 @@ def test_who_uploads_it_is_not_left_alone(
     assert json.loads(told.read_text())["name"] == spec["name"]
     assert all(looks)
     assert not submitted.spec_path.exists()
+
+
+def test_the_submission_ends_while_it_is_looked_at(
+    submissions: Path, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id was not there yet when it was looked for."""
+    program, gate = submissions.parent / "bin" / "spark-submit", submissions.parent / "gate"
+    program.write_text(
+        f"#!/bin/sh\nuntil test -e {gate}; do sleep 0.05; done\n"
+        f'echo "Submitted application {APPLICATION}"\n'
+    )
+    hook = ContinuousQueryHook()
+    submitted = hook.submit(hook.specification(spec))
+    asked = processes.status
+
+    def ends_first(handle: Any) -> Any:
+        gate.touch()
+        submitted.process.wait(120)
+        return asked(handle)
+
+    monkeypatch.setattr(processes, "status", ends_first)
+    try:
+        assert accepted(submitted)
+    finally:
+        gate.touch()
+        submitted.process.wait(120)
 
 
 def test_a_start_that_is_too_late_takes_it_back(
