@@ -82,7 +82,7 @@ class RecordReader:
             return self._root(JsonParser(text, self._features), dtype), True
         except _PartialValue as partial:
             return partial.value, False
-        except (JsonError, BadValueError, RecursionError):
+        except (JsonError, BadValueError):
             return ({} if pa.types.is_struct(dtype) else None), False
 
     def _root(self, parser: JsonParser, dtype: pa.DataType) -> Any:
