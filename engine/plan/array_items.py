@@ -15,9 +15,7 @@ from typing import Any
 from py4j.java_gateway import JavaObject
 
 from engine.expressions.tree import Expr
-from engine.plan.catalyst import scala_seq, simple_name
-
-_RULES = "org.apache.spark.sql.catalyst.optimizer."
+from engine.plan.catalyst import is_excluded, scala_seq, simple_name
 
 
 def simplified(gateway: Any, node: JavaObject) -> JavaObject:
@@ -27,13 +25,12 @@ def simplified(gateway: Any, node: JavaObject) -> JavaObject:
     """
     array, index = scala_seq(node.children())
     sql = gateway.jvm.org.apache.spark.sql
-    excluded = _excluded(gateway)
     nothing = sql.catalyst.expressions.Literal.create(None, node.dataType())
     if any(map(_is_null, (array, index))):
-        return node if f"{_RULES}NullPropagation" in excluded else nothing
+        return node if is_excluded(gateway, "NullPropagation") else nothing
     if simple_name(array) != "CreateArray" or simple_name(index) != "Literal":
         return node
-    if f"{_RULES}SimplifyExtractValueOps" in excluded:
+    if is_excluded(gateway, "SimplifyExtractValueOps"):
         return node
     position, items = index.value(), list(scala_seq(array.children()))
     return items[position] if position in range(len(items)) else nothing
@@ -43,18 +40,13 @@ def propagates_constant_null(gateway: Any, arguments: Iterable[Expr]) -> bool:
     """Whether the optimizer takes away a call that NULL in any argument makes NULL."""
     if not any(map(_is_constant_null, arguments)):
         return False
-    return f"{_RULES}NullPropagation" not in _excluded(gateway)
+    return not is_excluded(gateway, "NullPropagation")
 
 
 def _is_constant_null(expr: Expr) -> bool:
     while expr.op == "Cast":
         (expr,) = expr.children
     return expr.op == "Literal" and expr.params["value"] is None
-
-
-def _excluded(gateway: Any) -> str:
-    conf = gateway.jvm.org.apache.spark.sql.internal.SQLConf.get()
-    return str(conf.optimizerExcludedRules().toString())
 
 
 def _is_null(node: JavaObject) -> bool:

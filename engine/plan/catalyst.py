@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 
 from engine.expressions.types import UnsupportedTypeError, from_spark_json
+
+_OPTIMIZER: Final = "org.apache.spark.sql.catalyst.optimizer"
 
 
 def simple_name(obj: JavaObject) -> str:
@@ -19,6 +21,16 @@ def simple_name(obj: JavaObject) -> str:
 def scala_seq(seq: JavaObject) -> Iterator[Any]:
     """The items of a Scala sequence."""
     return (seq.apply(index) for index in range(seq.size()))
+
+
+def is_excluded(gateway: Any, *rules: str) -> bool:
+    """Whether ``spark.sql.optimizer.excludedRules`` names one of these rules of the optimizer.
+
+    :param rules: their class names without the package.
+    """
+    conf = gateway.jvm.org.apache.spark.sql.internal.SQLConf.get()
+    excluded = str(conf.optimizerExcludedRules().toString())
+    return any(f"{_OPTIMIZER}.{rule}" in excluded for rule in rules)
 
 
 def constructor_parts(obj: JavaObject) -> Iterator[tuple[str, Any]]:

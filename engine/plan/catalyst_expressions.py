@@ -45,6 +45,7 @@ from engine.expressions.types import UnsupportedTypeError, cuts_intervals
 from engine.plan.array_items import propagates_constant_null, simplified
 from engine.plan.calendar_intervals import ADDITIONS, CalendarIntervals
 from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simple_name
+from engine.plan.clock_constants import decided_by_clock
 from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
 from engine.plan.refusals import NESTED_MAX, TOO_DEEP
@@ -218,7 +219,8 @@ class ExpressionReader:
             zero = Expr("Literal", (), dtype, False, {"value": 0})  # Spark takes NULL for it there
             limit = Expr("Coalesce", (children[2], zero), dtype, False)
             children = (*children[:2], limit)
-        return Expr(op, children, dtype, _nullable(node), params)
+        made = Expr(op, children, dtype, _nullable(node), params)
+        return decided_by_clock(self._gateway, made, node, _can_fail)
 
     def parameters(self, node: JavaObject) -> dict[str, Any]:
         """Constructor arguments that are no expressions, by name; without those that are not
@@ -339,8 +341,8 @@ class ExpressionReader:
                 return Expr("Literal", (), dtype, True, {"value": None})
             skips = propagates and fails_late and not self._is_interpreted()
             if skips or (fails_late and op in _REPLACED):
-                return replace(outer, params={**outer.params, "null_safe": True})
-            return outer
+                outer = replace(outer, params={**outer.params, "null_safe": True})
+            return decided_by_clock(self._gateway, outer, replacement, _can_fail, propagates)
         if self._calls is not None:
             self._calls.forget(calls)
         theirs: list[str] = []
