@@ -38,7 +38,7 @@ def computed_first(gateway: Any, columns: Collection[int], node: JavaObject) -> 
     kinds = (patterns.WITH_EXPRESSION(), patterns.RUNTIME_REPLACEABLE())
     if not any(node.containsPattern(kind) for kind in kinds):
         return []
-    return _Search(gateway, catalyst.optimizer.CollapseProject, columns).order([node])
+    return _Search(gateway, catalyst, columns).order([node])
 
 
 def name_of(node: JavaObject) -> str:
@@ -47,9 +47,9 @@ def name_of(node: JavaObject) -> str:
 
 
 class _Search:
-    def __init__(self, gateway: Any, rule: Any, columns: Collection[int]) -> None:
+    def __init__(self, gateway: Any, catalyst: Any, columns: Collection[int]) -> None:
         self._gateway = gateway
-        self._rule = rule
+        self._catalyst = catalyst
         self._columns = columns
         self._in_place: dict[str, JavaObject] = {}
 
@@ -87,7 +87,11 @@ class _Search:
             yield from self._unconditional(child, within)
 
     def _is_column(self, value: JavaObject) -> bool:
-        if self._rule.isCheap(value):
+        # Only what stands for a function tells whether that is a constant.
+        logical, optimizer = self._catalyst.plans.logical, self._catalyst.optimizer
+        holder = logical.Filter(value, logical.OneRowRelation())
+        written = optimizer.ReplaceExpressions.apply(holder).condition()
+        if optimizer.CollapseProject.isCheap(written):
             return False
         references = scala_seq(value.references().toSeq())
         return all(each.exprId().id() in self._columns for each in references)

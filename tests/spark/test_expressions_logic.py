@@ -209,6 +209,7 @@ def test_what_is_used_twice_is_computed_first(spark: SparkSession) -> None:
     everywhere = [
         *("elt(1, s, nullif(decode(raw, 'UTF-8'), s))", "i < 0 and nullif(1 / z, 3) > 1"),
         *("elt(13, s, nullif(decode(raw, 'UTF-8'), s))", "n + nullif(1 div z, 3)"),
+        "elt(1, s, nullif(split_part('a b', ' ', 0), s))",
         *("i < 0 and 1 / z not between 0 and 1", "try_add(n, nullif(1 div z, 1))"),
         *("elt(1, s, regexp_substr(decode(raw, 'UTF-8'), 'a'))", "n + nvl(nullif(1 div z, 2), 3)"),
         "elt(1, s, nullif(nullif(decode(raw, 'UTF-8'), 'x'), s))",
