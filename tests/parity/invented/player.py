@@ -57,8 +57,12 @@ _UNCOMPILED = re.compile(
     "CompileException"
 )
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
-_REFUSED_LATE = re.compile(r"aggregate\(\) made a NULL inside of .* says that there is none here$")
-"""A row shows it: Spark reads there what is not there."""
+_REFUSED_LATE = re.compile(
+    r"(aggregate\(\) made a NULL inside of .* says that there is none"
+    r"|, the pattern '.*' is not supported: .*) here$",
+    re.DOTALL,
+)
+"""A row shows it: Spark reads there what is not there; or the row has a pattern with ``\\X``."""
 _MARKED = re.compile(r"from_csv\(.*(\\ufeff|\ufeff).* in Spark, .* here$", re.DOTALL)
 """Of the first text of a task Spark's reader of CSV leaves out a mark of the byte order."""
 _EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE, _MARKED)
