@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 
-from engine.expressions.tree import Expr
+from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.plan.catalyst import is_excluded
 
 _CLOCKS: Final = frozenset({"CurrentTimestamp", "Now", "LocalTimestamp", "CurrentDate"})
@@ -55,6 +55,8 @@ def decided_by_clock(
 
 def _is_constant(expr: Expr) -> bool:
     """Whether all rows of a batch have the same value."""
+    if expr.op in NONDETERMINISTIC or expr.op == "RaiseError":
+        return False
     if not expr.children:
         return expr.op == "Literal" or expr.op in _CLOCKS
     return all(map(_is_constant, expr.children))

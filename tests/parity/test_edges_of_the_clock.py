@@ -33,6 +33,8 @@ def test_connectives(spark: SparkSession) -> None:
         f"{_FAILS} = 1 AND {_NULL} = 1",
         f"{_FAILS} = 1 AND CAST('yesterday' AS DATE) > DATE'2050-01-01'",
         f"if({_FAILS} = 1 AND {_FALSE}, i, j)",
+        "j > 6 AND CAST(raise_error('none') AS BOOLEAN)",
+        "j > 5 OR assert_true(j > 8) IS NULL",
     ]
     assert_parity(spark, pa.table(_TABLE), texts, ansi=(True,))
 
