@@ -100,7 +100,7 @@ def _null(expr: Expr, can_fail: Callable[[Expr], bool]) -> Expr:
     rest = [child for child in expr.children if _null_where(child) is None]
     if not any(map(can_fail, rest)):
         return expr
-    where = reduce(lambda a, b: Expr("Or", (a, b), pa.bool_(), False), conditions)
+    where = reduce(lambda a, b: Expr("Or", (a, b), pa.bool_()), conditions)
     return Expr("If", (where, _nothing(expr), expr), expr.dtype, True)
 
 
