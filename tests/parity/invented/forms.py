@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-OTHER_HOLES: Final = {"t": "boolean", "u": "boolean", "m": "int", "bin": "binary"}
+OTHER_HOLES: Final = {
+    **{"t": "boolean", "u": "boolean"},
+    **{"m": "int", "s": "string", "bin": "binary"},
+}
 AROUND: Final = {
     "if": ["if({t}, {a}, {b})"],
     "case": ["CASE WHEN {t} THEN {a} ELSE {b} END", "CASE WHEN {t} THEN {a} WHEN {u} THEN {b} END"],
+    "raise_error": ["if({t}, {a}, raise_error('no'))", "if({t}, raise_error({s}), {a})"],
     "coalesce": ["coalesce({a}, {b})"],
     "nvl2": ["nvl2({c}, {a}, {b})"],
     "nullif": ["nullif({a}, {b})"],
