@@ -59,7 +59,7 @@ _UNCOMPILED = re.compile(
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
 _REFUSED_LATE = re.compile(
     r"(aggregate\(\) made a NULL inside of .* says that there is none"
-    r"|, the pattern '.*' is not supported: .*) here$",
+    r"|, the pattern ('.*'|\".*\") is not supported: .*) here$",
     re.DOTALL,
 )
 """A row shows it: Spark reads there what is not there; or the row has a pattern with ``\\X``."""
