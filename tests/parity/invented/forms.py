@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 OTHER_HOLES: Final = {
-    **{"t": "boolean", "u": "boolean"},
-    **{"m": "int", "s": "string", "bin": "binary"},
+    "t": "boolean",
+    "u": "boolean",
+    "m": "int",
+    "s": "string",
+    "bin": "binary",
 }
 AROUND: Final = {
     "if": ["if({t}, {a}, {b})"],
