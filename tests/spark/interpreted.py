@@ -59,11 +59,20 @@ public class RowErrors {
   }
 
   private MutableProjection projection(Seq list, Seq input, boolean compiled) {
-    MutableProjection made = compiled
-        ? GenerateMutableProjection$.MODULE$.generate(list, input, false)
-        : new InterpretedMutableProjection(list, input);
+    MutableProjection made = compiled ? generated(list, input) : null;
+    if (made == null) made = new InterpretedMutableProjection(list, input);
     made.initialize(0);
     return made;
+  }
+
+  /** Null where a constant raises that the compiler computes: Spark interprets instead. */
+  private MutableProjection generated(Seq list, Seq input) {
+    try {
+      return GenerateMutableProjection$.MODULE$.generate(list, input, false);
+    } catch (RuntimeException error) {
+      if (error instanceof SparkThrowable) return null;
+      throw error;
+    }
   }
 
   private Object evaluated(int item, int row, boolean compiled) {

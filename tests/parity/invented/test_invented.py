@@ -114,6 +114,16 @@ def test_constants_that_spark_computes_before_any_row(spark: SparkSession) -> No
     assert counts.constants == 1
 
 
+def test_a_constant_that_raises_while_spark_compiles(spark: SparkSession) -> None:
+    """A projection is interpreted then, so that only rows that reach it raise."""
+    never = "variant_get(parse_json(jv), CAST(1 div 0 AS STRING), 'string')"
+    setting, mode = Setting(7, 40, True, "UTC"), Mode(True, False)
+    with configured(spark, setting.conf | mode.conf):
+        player = Player(spark, setting, False, mode)
+        text = f"if(u, {never}, raise_error('no'))"
+        assert player.differences([Leaf(text, "string", False)]) == {}
+
+
 def test_the_same_seed_draws_the_same_trees(spark: SparkSession) -> None:
     family = _family("+", "if", "case", "coalesce", "in")
 
