@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
 
+from engine.expressions.releases import is_since
 from engine.expressions.tree import NONDETERMINISTIC, Expr
 from engine.plan.catalyst import is_excluded
 
@@ -40,7 +41,7 @@ def decided_by_clock(
     """
     if expr.op in ("And", "Or"):
         made, rule = _connective(expr), "BooleanSimplification"
-    elif expr.op in _ITEMS and (item := _item(expr)) is not expr:
+    elif expr.op in _ITEMS and (item := _item(expr, can_fail)) is not expr:
         made, rule = item, "SimplifyExtractValueOps"
     else:
         made, rule = _null(expr, can_fail), "NullPropagation"
@@ -80,8 +81,9 @@ def _connective(expr: Expr) -> Expr:
     return replace(expr, children=tuple(joined))
 
 
-def _item(expr: Expr) -> Expr:
-    """The item alone of an array that is written out, or NULL if it has none there."""
+def _item(expr: Expr, can_fail: Callable[[Expr], bool]) -> Expr:
+    """The item alone of an array that is written out; if it has none there NULL, or the error of
+    the whole, since 4.3."""
     array, index = expr.children
     if array.op != "CreateArray" or index.dtype != pa.int32() or not _is_constant(index):
         return expr
@@ -89,7 +91,9 @@ def _item(expr: Expr) -> Expr:
     for position, item in enumerate(array.children):
         place = Expr("Literal", (), index.dtype, False, {"value": position})
         branches += [Expr("EqualTo", (index, place), pa.bool_(), index.nullable), item]
-    return Expr("CaseWhen", (*branches, _nothing(expr)), expr.dtype, True)
+    raises = expr.params.get("fail_on_error") and is_since(expr, "4.3.0")
+    otherwise = _null(replace(expr, nullable=True), can_fail) if raises else _nothing(expr)
+    return Expr("CaseWhen", (*branches, otherwise), expr.dtype, True)
 
 
 def _null(expr: Expr, can_fail: Callable[[Expr], bool]) -> Expr:

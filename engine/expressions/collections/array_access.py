@@ -53,7 +53,7 @@ def _null_taken_for_index(expr: Expr) -> str | None:
     "GetArrayItem",
     can_fail=lambda expr: bool(expr.params["fail_on_error"]),
     supports=_null_taken_for_index,
-    reads=("fail_on_error",),
+    reads=("fail_on_error", SPARK_VERSION),  # the latter where the clock gives the index
     takes=Rare.ALL_AND_VARIANT,
 )
 def get_array_item(expr: Expr, context: Context) -> ValueFunction:
