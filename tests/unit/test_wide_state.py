@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import BinaryType, StructType
 
 from engine.errors import StateTooLargeError
 from engine.exchange.hashing import hash_rows
 from engine.expressions.registry import Context
+from engine.functions.custom_state.kept import Values
+from engine.functions.custom_state.keys import Keys
+from engine.functions.custom_state.layout import Layout
+from engine.functions.custom_state.rows import RowResults
+from engine.functions.custom_state.values import Codec, one_array
 from engine.pipeline.stateful import APPEND, Aggregate, GroupRows
 from engine.state import columns, joined_rows
 from engine.state.arrays import Budget, within
@@ -18,12 +26,14 @@ from engine.state.columns import Slots
 from engine.state.contract import GROUP, EventClock
 from engine.state.files import TableHead
 from engine.state.pieces import Gathering
-from engine.state.portions import in_portions
+from engine.state.portions import in_portions, portions_of
 from engine.state.scratch import Scratch
 from engine.task.grouping import Grouping
+from tests.custom_states import groups_of
 from tests.unit.stateful_stages import column
 
 ROWS = pa.schema([("key", pa.int64()), ("value", pa.string())])
+VALUE = StructType().add("bytes", BinaryType())
 
 
 def test_a_snapshot_of_values_that_do_not_fit_together(
@@ -64,6 +74,39 @@ def test_what_does_not_fit_by_itself_is_told() -> None:
 
     with pytest.raises(StateTooLargeError, match="too wide"):
         list(in_portions(np.arange(20), 16, take))
+
+
+def test_objects_one_after_the_other() -> None:
+    def take(numbers: Sequence[int]) -> pa.Array:
+        if sum(numbers) > 300 and len(numbers) > 1:
+            raise StateTooLargeError("too many")
+        return pa.array(numbers)
+
+    parts = [part.to_pylist() for part in portions_of(iter(range(400)), 128, take)]
+    assert [number for part in parts for number in part] == list(range(400))
+    assert len(parts[0]) == 16
+    assert len(parts[-1]) == 1
+
+
+def test_wide_values_of_custom_state_are_several_tables() -> None:
+    keys = Keys([pa.field("key", pa.int64())])
+    kept = Values(Layout("v", keys, groups_of, value=Codec(VALUE.json())))
+    for key in range(300):
+        kept.put((key,), (bytes(1 << 20),))
+    told: list[int] = []
+    for rows in kept.changes(whole=False):
+        assert rows.num_rows <= 64
+        told += rows["key"].to_pylist()
+    assert told == list(range(300))
+
+
+def test_objects_that_do_not_fit_an_array() -> None:
+    wide = [bytes((1 << 31) // 3 + 1)] * 3
+    with pytest.raises(StateTooLargeError, match=r"3 values .* more than 2\*\*31 bytes"):
+        one_array(wide, pa.binary())
+    results = RowResults(pa.schema([("value", pa.binary())]))
+    results.add(Row(value=value) for value in wide)
+    assert sum(batch.num_rows for batch in results.made()) == 3
 
 
 def test_wide_rows_that_come_at_once_are_several_pieces(tmp_path: Path) -> None:

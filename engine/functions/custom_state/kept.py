@@ -9,7 +9,6 @@ Source: Spark's ``ValueStateImplWithTTL`` and its likes, ``StateTTL.isExpired``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from engine.functions.custom_state.layout import Layout, StateRow
 from engine.functions.custom_state.values import LATEST_MS, Kept
 from engine.state.arrays import budget
 from engine.state.contract import StateTable
+from engine.state.portions import portions_of
 
 Sub = TypeVar("Sub")
 _ROWS_AT_ONCE: Final = 1 << 10
@@ -57,8 +57,7 @@ class KeptRows:
         self._entries.check()
         changed, self._changed = self._changed, {}
         rows = self._entries.rows() if whole else map(self._row, changed)
-        while some := list(islice(rows, _ROWS_AT_ONCE)):
-            yield self._layout.to_arrow(some)
+        yield from portions_of(iter(rows), _ROWS_AT_ONCE, self._layout.to_arrow)
 
     def _row(self, place: tuple[Key, Any]) -> StateRow:
         entry = self._entries.get(*place)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import Row
 
 from engine.expressions.types import schema_to_spark
-from engine.functions.custom_state.values import Codec, Kept, plain_type
+from engine.functions.custom_state.values import Codec, Kept, one_array, plain_type
 
 Key = tuple[Hashable, ...]
 Codes = npt.NDArray[np.int64]
@@ -85,7 +85,7 @@ class Keys:
             values = [key[index] for key in keys]
             if thaw is not None:
                 values = [thaw(value) for value in values]
-            arrays.append(pa.array(values, field.type))
+            arrays.append(one_array(values, field.type))
         return arrays
 
     def row(self, key: Key) -> Row:

@@ -63,7 +63,8 @@ class RowResults:
         """All that was taken so far."""
         rows, self._rows = self._rows, []
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=self._returned)
+            # A column that does not fit one array is several: so are the batches.
+            yield from pa.Table.from_pylist(rows, schema=self._returned).to_batches()
 
 
 def _lists(columns: Sequence[pa.Array], schema: pa.Schema) -> list[list[Any]]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient
 from pyspark.sql.types import Row, StructType
 
-from engine.errors import TransformError
+from engine.errors import StateTooLargeError, TransformError
 from engine.expressions.types import schema_from_spark
 from engine.functions.pickled_results import taker
 
@@ -107,7 +107,7 @@ class Codec:
         if not self._types:
             return pa.array([None if row is None else {} for row in rows], self.dtype)
         arrays = [
-            pa.array([None if row is None else row[index] for row in rows], dtype)
+            one_array([None if row is None else row[index] for row in rows], dtype)
             for index, dtype in enumerate(self._types)
         ]
         missing = pa.array([row is None for row in rows], pa.bool_())
@@ -119,6 +119,17 @@ class Codec:
         columns = [_plain(child).to_pylist() for child in column.flatten()]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(column))
         return [row if valid else None for row, valid in zip(rows, present, strict=True)]
+
+
+def one_array(values: list[Any], dtype: pa.DataType) -> pa.Array:
+    """Of Arrow's.
+
+    :raises StateTooLargeError: there is more in them than fits one.
+    """
+    made = pa.array(values, dtype)
+    if isinstance(made, pa.ChunkedArray):
+        raise StateTooLargeError(f"{len(values)} values of type {dtype} take more than 2**31 bytes")
+    return made
 
 
 class _Unpickled:
