@@ -198,7 +198,7 @@ def _mixed() -> Iterator[Template]:
         "GROUP BY window(at2, '1 hour'), n2",
     )
     yield Template(
-        "a table above", f"SELECT w, c, name FROM ({counted}) JOIN names ON n = number", ALL, 2
+        "a table above", f"SELECT w, name, c FROM ({counted}) JOIN names ON n = number", ALL, 2
     )
     yield Template(
         "a generator above", f"SELECT w, n, explode(sequence(1, c)) AS i FROM ({counted})"
