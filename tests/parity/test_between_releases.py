@@ -123,3 +123,13 @@ def test_a_constant_that_is_no_path_is_refused(spark: SparkSession) -> None:
     paths = pa.array(["$.a", "$", None])
     table = pa.table({"s": ['{"a": 1}', "2", "3"], "p": paths, "x": np.arange(3)})
     assert_parity(spark, table, ["variant_get(parse_json(s), p, 'int')"])
+
+
+def test_joined_with_a_replacement_that_may_be_null(spark: SparkSession) -> None:
+    table = pa.table({"s": ["a", None, "b"], "r": ["-", "-", None]})
+    texts = ["array_join(array(s, r), ',', r)", "array_join(array(s), ',', coalesce(r, '?'))"]
+    if pyspark.__version__ < "4.2":
+        ((tree, _),) = read_each(frame_of(spark, table), texts[:1])
+        assert any("use coalesce()" in reason for reason in unsupported(tree))
+        texts = texts[1:]
+    assert_parity(spark, table, texts)

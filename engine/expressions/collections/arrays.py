@@ -23,6 +23,7 @@ from engine.expressions.lists import (
     valid,
 )
 from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.tree import Expr
 
 
@@ -174,7 +175,19 @@ def aligned(parts: list[Lists]) -> tuple[np.ndarray, list[Lists]]:
     return known, filled
 
 
-@strict("ArrayJoin")
+def _replacement_alone_may_be_null(expr: Expr) -> str | None:
+    """What Spark 4.1 compiles never says then that there is a result."""
+    if len(expr.children) < 3 or is_since(expr, "4.2.0"):
+        return None
+    array, delimiter, replacement = expr.children
+    if not replacement.nullable or array.nullable or delimiter.nullable:
+        return None
+    return (
+        "Spark 4.1 returns NULL always if only the replacement may be NULL: use coalesce() for it"
+    )
+
+
+@strict("ArrayJoin", supports=_replacement_alone_may_be_null, reads=(SPARK_VERSION,))
 def array_join(expr: Expr, context: Context) -> ValueFunction:
     """``array_join``: leaves out NULL, unless there is a text for it."""
 
