@@ -1,9 +1,10 @@
 """What Spark's optimizer takes away because of a constant that the clock decides.
 
 To a micro-batch ``current_date() < DATE'2020-01-01'`` is a literal, and so is what stands beside it
-decided: ``1 / x > 2 AND false`` is false, ``1 / x + NULL`` is NULL, ``array(a, b)[7]`` is NULL, and
-nobody computes the rest, which might raise. Here the clock goes on. Such constants are no literals,
-and are evaluated first, so that the rest is computed only where it counts.
+decided: ``1 / x > 2 AND false`` is false, ``1 / x + NULL`` is NULL, ``array(a, b)[7]`` is NULL (in
+ANSI mode before Spark 4.3), and nobody computes the rest, which might raise. Here the clock goes
+on. Such constants are no literals, and are evaluated first, so that the rest is computed only where
+it counts.
 
 Source: ``BooleanSimplification``, ``NullPropagation``, ``SimplifyExtractValueOps`` of Spark.
 """
