@@ -8,23 +8,37 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
 from engine.spark.session import WARM_DAEMON
 from tests.faults.l2_server import environment
-from tests.faults.l4_driver import Setup
 
 DEADLINE_S = 300.0
 DAEMON = WARM_DAEMON["spark.python.daemon.module"]
 
 
-class Driver:
-    """A driver's process and those below it."""
+class Told(Protocol):
+    """What a driver's module is told."""
 
-    def __init__(self, setup: Setup) -> None:
+    @property
+    def root(self) -> Path:
+        """The folder that everything is in; the module makes a file ``started-PID`` there."""
+
+    def to_json(self) -> str:
+        """The module's only argument."""
+
+
+class Driver:
+    """A driver's process and those below it.
+
+    :param module: runs there.
+    """
+
+    def __init__(self, setup: Told, module: str = "tests.faults.l4_driver") -> None:
         self._log = (setup.root / "driver.log").open("ab")
-        command = [sys.executable, "-m", "tests.faults.l4_driver", setup.to_json()]
+        command = [sys.executable, "-m", module, setup.to_json()]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -41,7 +55,7 @@ class Driver:
 
     @property
     def has_started(self) -> bool:
-        """Its three queries have.
+        """Its queries have.
 
         :raises ChildProcessError: it has ended before.
         """

@@ -141,6 +141,13 @@ LEVELS = {
         {"faults": _CLUSTER, "master": l4_spark.CLUSTER},
         needs_spark=True,
     ),
+    "day": Level(
+        "tests.faults.day.run",
+        {"keys": 10_000, "seconds": 12, "interval_ms": 200},
+        {"keys": 10_000_000, "seconds": 3600, "interval_ms": 5000, "partitions": 2}
+        | {"is_long": True},
+        needs_spark=True,
+    ),
     "mutants": Level("tests.faults.mutants", {}, {}),
 }
 

@@ -20,6 +20,7 @@ class LevelResult:
     :param recovery_ms: from the kill of a Python worker of Spark to the first new record.
     :param restart_ms: from the kill of a whole process to the first new commit, start included.
     :param outcomes: what came of the faults, where a level tells them apart.
+    :param figures: what else a level has measured.
     :param seeds: with which it can be run again.
     :param broken: what went wrong, for people; empty if every promise was kept.
     :param skipped: why the level did not run here; None if it did.
@@ -35,6 +36,7 @@ class LevelResult:
     recovery_ms: list[float] = field(default_factory=list)
     restart_ms: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
+    figures: dict[str, int] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     mutants: dict[str, str | None] = field(default_factory=dict)
@@ -115,6 +117,8 @@ def table(results: Sequence[LevelResult]) -> str:
             lines.append(f"    {kind:<28}{count:>10}")
         for outcome, count in sorted(result.outcomes.items()):
             lines.append(f"    → {outcome:<26}{count:>10}")
+        for what, figure in result.figures.items():
+            lines.append(f"    {what:<56}{figure:>14,}")
         for found in result.broken:
             lines.append(f"    BROKEN  {found}")
     mutants = {name: by for result in results for name, by in result.mutants.items()}

@@ -94,7 +94,7 @@ _TIME_UNITS: Final = {
 }
 _DAY_UNITS: Final = {"DAY": 1, "DAYOFYEAR": 1, "WEEK": 7}
 _MONTH_UNITS: Final = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_MONTHS_MAX: Final = 2**31 - 1
+_INT_MAX: Final = 2**31 - 1
 
 
 def _known_unit(expr: Expr) -> str | None:
@@ -112,12 +112,14 @@ def timestampadd(expr: Expr, context: Context) -> ValueFunction:
 
     def compute(quantity: Any, utc: Any) -> Any:
         if unit in _MONTH_UNITS:
-            in_range = np.abs(quantity / _MONTHS_MAX) * _MONTH_UNITS[unit] <= 1
+            in_range = np.abs(quantity / _INT_MAX) * _MONTH_UNITS[unit] <= 1
             months = np.where(in_range, quantity, 0) * _MONTH_UNITS[unit]
             later, fits = plus_months(utc, months, local_zone)
         elif unit in _DAY_UNITS:
-            micros, in_range = times(quantity, _DAY_UNITS[unit] * MICROS_PER_DAY)
-            later, fits = plus_day_time(utc, micros, local_zone)
+            # As many days as lie between two times are more microseconds than a BIGINT holds.
+            in_range = np.abs(quantity / _INT_MAX) * _DAY_UNITS[unit] <= 1
+            days = np.where(in_range, quantity, 0) * _DAY_UNITS[unit]
+            later, fits = local_zone.later(utc, days, 0)
         else:
             micros, in_range = times(quantity, _TIME_UNITS[unit])
             later, fits = plus(utc, micros)
