@@ -285,8 +285,8 @@ class EpochCoordinator:
         self._behind.reported(event.epoch, event.partition)
         if self._is_complete(event.epoch):
             self._behind.completed(event.epoch)
-            seen = (each.counters.event_times_us for each in self.reports[event.epoch].values())
-            self._marks_ms[event.epoch] = self._watermarks.take(seen, self._now_ms)
+            counters = [each.counters for each in self.reports[event.epoch].values()]
+            self._marks_ms[event.epoch] = self._watermarks.hear(counters, self._now_ms)
         return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:

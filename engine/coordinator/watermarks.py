@@ -1,7 +1,10 @@
 """How far event time has come, over all tasks: Spark's rules.
 
 Each ``withWatermark`` of a query is an operator with a number. Its watermark is the largest event
-time that any task has seen, less its delay, and never goes back. That of the query is the least of
+time that any task has seen, less its delay, and never goes back. A micro-batch reads all that is
+there before it moves; here epochs end in the middle of that, and what a partition has still to
+bring would be late because another is read faster. So the watermark does not pass what those
+partitions have come to that have not caught up. That of the query is the least of
 them, or with policy ``max`` the largest; an operator that has seen nothing stands at 0.
 
 An epoch's event times count when all tasks have reported it, so its rows move the watermark of the
@@ -14,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from engine.progress.counters import EpochCounters
 
 MIN: Final = "min"
 MAX: Final = "max"
@@ -44,25 +49,45 @@ class Watermarks:
         self._operators_ms = [0] * len(delays_ms)
         if len(marks_ms) == len(delays_ms):  # else they are those of other operators
             self._operators_ms = list(marks_ms)
+        self._newest_ms = [*self._operators_ms]
+        """What they would have come to if nothing held them back."""
         self._idle_after_ms = idle_after_ms
         self._seen_at_ms: list[int] = []
         """By the wall clock, when each operator has seen something, or the first epoch ended."""
         self.current_ms = current_ms
 
-    def take(self, event_times_us: Iterable[Mapping[int, int]], now_ms: int = 0) -> tuple[int, ...]:
+    def hear(self, counters: Sequence[EpochCounters], now_ms: int) -> tuple[int, ...]:
+        """As :meth:`take`, of what tasks have counted."""
+        seen = [each.event_times_us for each in counters]
+        held = [each.held_us for each in counters]
+        return self.take(seen, now_ms, held)
+
+    def take(
+        self,
+        event_times_us: Iterable[Mapping[int, int]],
+        now_ms: int = 0,
+        held_us: Iterable[Mapping[int, int | None]] = (),
+    ) -> tuple[int, ...]:
         """What the tasks have seen in an epoch.
 
         :param event_times_us: of each task: operator → its largest event time in microseconds;
             without those that have seen none.
         :param now_ms: of the wall clock.
+        :param held_us: of each task, see :attr:`engine.progress.counters.EpochCounters.held_us`.
         :returns: of each operator, how far it has come, for the next run.
         """
         self._seen_at_ms = self._seen_at_ms or [now_ms] * len(self._operators_ms)
         for seen in event_times_us:
             for number, micros in seen.items():
                 found_ms = micros // 1000 - self._delays_ms[number]
-                self._operators_ms[number] = max(self._operators_ms[number], found_ms)
+                self._newest_ms[number] = max(self._newest_ms[number], found_ms)
                 self._seen_at_ms[number] = now_ms
+        come_to_ms = [*self._newest_ms]
+        for held in held_us:
+            for number, held_at_us in held.items():
+                limit_ms = 0 if held_at_us is None else held_at_us // 1000 - self._delays_ms[number]
+                come_to_ms[number] = min(come_to_ms[number], limit_ms)
+        self._operators_ms = [*map(max, self._operators_ms, come_to_ms)]
         counting = [
             mark_ms
             for mark_ms, seen_ms in zip(self._operators_ms, self._seen_at_ms, strict=True)

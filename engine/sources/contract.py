@@ -65,6 +65,20 @@ class PartitionReader(ABC):
         return False
 
     @property
+    def caught_up(self) -> bool | None:
+        """Whether :meth:`read` has returned all that was there when it looked last. None: the
+        reader cannot tell, and has if a read returns nothing. Of a partition that has not, the
+        query's watermark waits for what it has still to bring."""
+        return None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether event times come one behind another, more or less, as in one log; not so where
+        logs are read one behind another. Asked of a partition that has not caught up: of one in
+        order the newest event time tells how far it has come."""
+        return True
+
+    @property
     def midway(self) -> bool:
         """Whether :attr:`offset` is ahead of what :meth:`read` has returned, because what lies
         before it can only be read as a whole. No epoch ends there: it is as long as that takes."""
@@ -107,6 +121,12 @@ class PartitionsReader(ABC):
     @abstractmethod
     def offsets(self) -> Sequence[Offset]:
         """As :attr:`PartitionReader.offset`, of each partition."""
+
+    @property
+    def caught_up(self) -> Collection[int] | None:
+        """As :attr:`PartitionReader.caught_up`: the places of those that have. None: it cannot
+        tell, and all have if a read returns nothing."""
+        return None
 
     @property
     def exhausted(self) -> bool:

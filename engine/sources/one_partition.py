@@ -23,6 +23,11 @@ class OnePartition(PartitionReader):
         return self._together.offsets[0]
 
     @property
+    def caught_up(self) -> bool | None:
+        places = self._together.caught_up
+        return None if places is None else 0 in places
+
+    @property
     def exhausted(self) -> bool:
         return self._together.exhausted
 

@@ -205,6 +205,7 @@ class RatePartitionReader(PartitionReader):
         self._created_us = (partition.run_time_ms - pace.due_us(self._read) // 1_000) * 1_000
         self._until_row = None if until is None else (until - self._index) // pace.partitions + 1
         self._woken = Event()
+        self._is_behind = False
 
     def read(self, timeout_s: float) -> pa.RecordBatch | None:
         if self.exhausted:
@@ -222,7 +223,8 @@ class RatePartitionReader(PartitionReader):
                 self._woken.clear()
                 return None
             now_us = max(time.time_ns() // 1_000, due_us)
-        rows = min(self._pace.rows_due(now_us - self._created_us) - self._read, BATCH_ROWS)
+        due = self._pace.rows_due(now_us - self._created_us) - self._read
+        rows, self._is_behind = min(due, BATCH_ROWS), due > BATCH_ROWS
         if self._until_row is not None:
             rows = min(rows, self._until_row - self._read)
         return self._produce(rows)
@@ -251,6 +253,10 @@ class RatePartitionReader(PartitionReader):
     @property
     def exhausted(self) -> bool:
         return self._until_row is not None and self._read >= self._until_row
+
+    @property
+    def caught_up(self) -> bool:
+        return not self._is_behind
 
     def skip_due(self) -> Offset:
         """The offset behind all rows that are due by now."""

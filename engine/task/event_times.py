@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.row_context import Rows
 from engine.pipeline.pipeline import Watermark
+from engine.task.inputs import Behind
 
 
 class EventTimes:
@@ -15,25 +18,49 @@ class EventTimes:
 
     :ivar number: of the watermark among all of the query.
     :ivar newest_us: the largest event time of the epoch, in microseconds; None if there is none.
+    :ivar partition: the number of the partition that the batch came from; None where rows come from
+        other tasks.
     """
+
+    partition: Callable[[], int] | None = None
 
     def __init__(self, step: Watermark) -> None:
         self.number = step.number
         self._ordinal = step.ordinal
+        self._come_to_us: dict[int, int] = {}
+        """Of each partition, in this run."""
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Forget all rows."""
         self.newest_us: int | None = None
-        self._next: int | None = None
+        self._of_batch: int | None = None
 
     def begin_batch(self) -> None:
         """Forget those that were not kept."""
-        self._next = self.newest_us
+        self._of_batch = None
 
     def keep(self) -> None:
         """The rows since :meth:`begin_batch` count."""
-        self.newest_us = self._next
+        newest_us = self._of_batch
+        if newest_us is None:
+            return
+        self.newest_us = _later(self.newest_us, newest_us)
+        if self.partition is not None:
+            number = self.partition()
+            self._come_to_us[number] = _later(self._come_to_us.get(number), newest_us)
+
+    def held_us(self, behind: Mapping[int, Behind]) -> list[int | None]:
+        """How far each partition has come that holds the watermark back; None: that is not known.
+
+        :param behind: those that have not caught up.
+        """
+        held = []
+        for number, known_by in behind.items():
+            come_to_us = None if known_by is Behind.NOTHING else self._come_to_us.get(number)
+            if come_to_us is not None or known_by is not Behind.TIME_IF_ANY:
+                held.append(come_to_us)
+        return held
 
     def __call__(self, rows: Rows) -> Rows:
         """Look at these rows."""
@@ -43,5 +70,9 @@ class EventTimes:
         newest = pc.max(times)
         if newest.is_valid:
             micros = newest.cast(pa.timestamp("us", newest.type.tz)).value
-            self._next = micros if self._next is None else max(self._next, micros)
+            self._of_batch = _later(self._of_batch, micros)
         return rows
+
+
+def _later(one_us: int | None, other_us: int) -> int:
+    return other_us if one_us is None else max(one_us, other_us)

@@ -10,6 +10,7 @@ from the driver ends a round between two of them.
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
@@ -35,6 +36,17 @@ _ASKING_SHARE: Final = 0.05
 OnBadRecord: TypeAlias = Callable[[BadRecordError], None] | None
 
 
+class Behind(enum.Enum):
+    """What a partition that has not caught up is known by, see :class:`PartitionReader`."""
+
+    TIME = enum.auto()
+    """Its newest event time tells how far it has come."""
+    TIME_IF_ANY = enum.auto()
+    """So it does; as long as there is none, it may well have caught up."""
+    NOTHING = enum.auto()
+    """It is not in order."""
+
+
 class TaskInput(ABC):
     """What one task reads.
 
@@ -46,6 +58,27 @@ class TaskInput(ABC):
     def __init__(self, reading: Reading) -> None:
         self._numbers = reading.numbers
         self._turn = 0
+        self._caught_up: set[int] = set()
+        """The places of those that have, at some time of the epoch..."""
+        self._behind = dict.fromkeys(range(len(reading.numbers)), Behind.TIME_IF_ANY)
+        """... and of those that had not when they were read last."""
+
+    def begin_epoch(self) -> None:
+        """From now on :attr:`behind` is of another epoch."""
+        self._caught_up.clear()
+
+    @property
+    def behind(self) -> dict[int, Behind]:
+        """The numbers of the partitions that have not caught up at any time of the epoch."""
+        return {self._numbers[place]: known_by for place, known_by in self._behind.items()}
+
+    def _note(self, place: int, caught_up: bool, known_by: Behind) -> None:
+        """What a read has shown of a partition."""
+        if caught_up:
+            self._caught_up.add(place)
+            self._behind.pop(place, None)
+        elif place not in self._caught_up:
+            self._behind[place] = known_by
 
     @property
     def partition(self) -> int:
@@ -133,9 +166,19 @@ class _Together(TaskInput):
 
     def read(self) -> pa.RecordBatch | None:
         found = self._reader.read(self.wait_s)
+        caught_up = self._reader.caught_up
+        if caught_up is None:
+            caught_up = range(len(self._numbers)) if found is None else ()
+            known_by = Behind.TIME_IF_ANY
+        else:
+            known_by = Behind.TIME
+        if len(self._caught_up) < len(self._numbers):
+            for place in caught_up:
+                self._note(place, True, known_by)
         if found is None:
             return None
         self._turn, batch = found
+        self._note(self._turn, self._turn in caught_up, known_by)
         return batch
 
     def take(self, work: Mapping[int, Any]) -> None:
@@ -179,7 +222,7 @@ class _InTurn(TaskInput):
 
     def read(self) -> pa.RecordBatch | None:
         if len(self._readers) == 1:
-            return self._readers[0].read(self.wait_s)
+            return self._read(self.wait_s)
         now_s = monotonic()
         if now_s >= self._next_round_s:
             began_s = now_s
@@ -203,7 +246,7 @@ class _InTurn(TaskInput):
 
     def read_on(self) -> pa.RecordBatch | None:
         self._turn = next(at for at, reader in enumerate(self._readers) if reader.midway)
-        return self._readers[self._turn].read(self.wait_s)
+        return self._read(self.wait_s)
 
     def committed(self, offsets: Sequence[Offset]) -> None:
         for number, reader, offset in zip(self._numbers, self._readers, offsets, strict=True):
@@ -221,7 +264,17 @@ class _InTurn(TaskInput):
 
     def _read_next(self, timeout_s: float) -> pa.RecordBatch | None:
         self._turn = (self._turn + 1) % len(self._readers)
-        return self._readers[self._turn].read(timeout_s)
+        return self._read(timeout_s)
+
+    def _read(self, timeout_s: float) -> pa.RecordBatch | None:
+        reader = self._readers[self._turn]
+        batch = reader.read(timeout_s)
+        if (caught_up := reader.caught_up) is None:
+            self._note(self._turn, batch is None, Behind.TIME_IF_ANY)
+        else:
+            known_by = Behind.TIME if reader.in_order else Behind.NOTHING
+            self._note(self._turn, caught_up, known_by)
+        return batch
 
     def close(self) -> None:
         failure: Exception | None = None

@@ -18,7 +18,7 @@ from engine.sources.contract import Offset
 from engine.state.contract import EventClock
 from engine.task.blame import blaming
 from engine.task.channel import Channel, TaskDismissed
-from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, Behind, TaskInput
 from engine.task.spec import Reading, TaskSpec
 from engine.wire.messages import Address, RecordsArrived
 
@@ -78,6 +78,11 @@ class Intake(ABC):
         """The number of the one that the last batch came from."""
         raise ProtocolError(f"{type(self).__name__} reads no partition.")
 
+    @property
+    def behind(self) -> Mapping[int, Behind]:
+        """The numbers of the partitions that have not caught up in the epoch."""
+        return {}
+
     def fill(self, epoch: int) -> None:  # noqa: B027
         """The epoch is not empty, whatever :meth:`batches` has returned."""
 
@@ -135,6 +140,10 @@ class SourceIntake(Intake):
     def partition(self) -> int:
         return self._source.partition
 
+    @property
+    def behind(self) -> Mapping[int, Behind]:
+        return self._source.behind
+
     def committed(self, ends: tuple[Offset, ...]) -> None:
         if self._reading.tells_commits:
             self._source.committed(ends)
@@ -152,6 +161,7 @@ class SourceIntake(Intake):
         self, epoch: int, counters: EpochCounters, *, tells_idle: bool
     ) -> Iterator[pa.RecordBatch]:
         channel, source = self._channel, self._source
+        source.begin_epoch()
         bounded, done = self._reading.until is not None, self._reading.done
         if tells_idle:
             source.wait_s = MARKER_POLL_S

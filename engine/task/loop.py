@@ -179,6 +179,8 @@ class _Task:
                     None if spec.kept is None else spec.kept.owned,
                     self._reads(),
                 )
+            if spec.reading is not None:
+                transform.read_from(lambda: self._intake.partition)
             self._keeping = Keeping(spec, transform.stateful, self._clock)
             self._memory = MemoryLimit(
                 0 if spec.kept is None else spec.kept.memory_max_bytes,
@@ -355,6 +357,7 @@ class _Task:
                 counters.transforming_us = max(0, asking_ns - arrivals.waited_ns) // 1000
                 counters.observed = transform.observed()
                 counters.event_times_us = transform.event_times_us()
+                counters.held_us = transform.held_us(intake.behind)
                 counters.late_rows = dict(self._clock.late)
                 counters.state_rows = {each.name: each.row_count for each in transform.stateful}
                 if self._writer.takes_empty and self._clock.is_filled and not counters.rows_written:

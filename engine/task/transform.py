@@ -12,7 +12,7 @@ pipeline is cut there into stages: each stage is an iterator over the one before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -38,6 +38,7 @@ from engine.task.aligned import aligned
 from engine.task.by_partition import ReadPartitions, stage_by_partition
 from engine.task.column_batches import as_batch
 from engine.task.event_times import EventTimes
+from engine.task.inputs import Behind
 from engine.task.observing import Observation
 from engine.task.partial_grouping import PartialGrouping
 from engine.task.stateful_stages import stateful_stage
@@ -96,6 +97,30 @@ class Transform:
             each.number: each.newest_us
             for each in self._watching
             if isinstance(each, EventTimes) and each.newest_us is not None
+        }
+
+    def read_from(self, partition: Callable[[], int]) -> None:
+        """:param partition: tells which one the batch came from that is at work."""
+        for each in self._watching:
+            if isinstance(each, EventTimes):
+                each.partition = partition
+
+    def held_us(self, behind: Mapping[int, Behind]) -> dict[int, int | None]:
+        """Of the epoch so far: see :attr:`engine.progress.counters.EpochCounters.held_us`.
+
+        :param behind: the partitions that have not caught up.
+        """
+        if not behind:
+            return {}
+        held = {
+            each.number: each.held_us(behind)
+            for each in self._watching
+            if isinstance(each, EventTimes) and each.partition is not None
+        }
+        return {
+            number: None if None in found else min(found)  # type: ignore[type-var]
+            for number, found in held.items()
+            if found
         }
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:

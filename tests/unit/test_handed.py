@@ -164,3 +164,11 @@ def test_what_cannot_be_looked_at_ends_the_run(error: Exception) -> None:
     assert sent == [{0: "a"}, {1: "b"}]
     assert isinstance(errors[0], SourceError)
     assert "away" in errors[0].message
+
+
+def test_a_partition_has_caught_up_when_all_that_it_was_handed_is_read() -> None:
+    made = reader()
+    assert made.caught_up
+    made.take(Work(units("three", "one")))
+    states = [(read(made), made.caught_up) for _ in range(4)]
+    assert states == [([1], False), ([2], False), ([3], False), ([1], True)]

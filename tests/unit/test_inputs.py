@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 from engine.base.clock import ManualClock
 from engine.errors import SourceError
 from engine.pipeline.pipeline import Pipeline, SourceRelation
-from engine.sources.contract import PartitionReader
+from engine.sources.contract import PartitionReader, PartitionsReader
 from engine.sources.rate import RateReader
 from engine.sources.tail.data_source import TailDataSource
 from engine.task import inputs
-from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, TaskInput, open_input
+from engine.task.inputs import INTERRUPTED_POLL_S, MARKER_POLL_S, Behind, TaskInput, open_input
 from engine.task.spec import Reading
 from tests.model import SCHEMA, Feed, ModelReader
 
@@ -189,3 +189,105 @@ def test_one_that_is_interrupted_waits_longer_than_several() -> None:
     reader = RateReader(1, 1)
     reading = Reading(reader, tuple(reader.partitions(reader.initialOffset())), PIPELINE)
     assert open_input(reading, None).wait_s == INTERRUPTED_POLL_S
+
+
+class TellingReader(PartitionReader):
+    """Has what is put into ``batches``, and tells what ``caught_up`` says."""
+
+    offset = 0
+
+    def __init__(self, caught_up: bool | None, *, in_order: bool = True) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.tells, self.ordered = caught_up, in_order
+
+    @property
+    def caught_up(self) -> bool | None:
+        return self.tells
+
+    @property
+    def in_order(self) -> bool:
+        return self.ordered
+
+    def read(self, timeout_s: float) -> pa.RecordBatch | None:
+        return self.batches.pop() if self.batches else None
+
+
+class TellingTogether(PartitionsReader):
+    """Reads from ``found``."""
+
+    offsets = (0, 0)
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self.tells: set[int] | None = None
+
+    @property
+    def caught_up(self) -> set[int] | None:
+        return self.tells
+
+    def read(self, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
+        return (self.found.pop(), BATCH) if self.found else None
+
+
+BATCH = pa.RecordBatch.from_pylist([{"partition": 0}])
+
+
+def in_turn(monkeypatch: pytest.MonkeyPatch, *readers: PartitionReader) -> TaskInput:
+    source = ModelReader(Feed(len(readers)))
+    monkeypatch.setattr(source, "open", lambda partition, until: readers[partition])
+    return open_input(Reading(source, tuple(range(len(readers))), PIPELINE, 4), None)
+
+
+def test_a_partition_has_caught_up_when_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = [TellingReader(False), TellingReader(False, in_order=False)]
+    source = in_turn(monkeypatch, *readers)
+    for each in readers:
+        each.batches = [BATCH, BATCH]
+    source.begin_epoch()
+    assert source.read()
+    assert source.read()
+    assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}
+    readers[1].tells = True
+    assert source.read()
+    assert source.read()
+    assert source.behind == {4: Behind.TIME}
+    readers[1].tells = False
+    readers[1].batches = [BATCH]
+    assert source.read()
+    assert source.behind == {4: Behind.TIME}, "it had, at some time of the epoch"
+    source.begin_epoch()
+    assert source.behind == {4: Behind.TIME}, "nothing was read of it in this one"
+    readers[1].batches = [BATCH]
+    assert source.read()
+    assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}
+
+
+def test_or_when_it_has_nothing_if_it_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = TellingReader(None)
+    source = in_turn(monkeypatch, reader)
+    reader.batches = [BATCH]
+    assert source.behind == {4: Behind.TIME_IF_ANY}, "it was not read yet"
+    assert source.read()
+    assert source.behind == {4: Behind.TIME_IF_ANY}
+    assert source.read() is None
+    assert source.behind == {}
+
+
+def test_partitions_that_are_read_together_catch_up_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = TellingTogether()
+    source = ModelReader(Feed(2))
+    monkeypatch.setattr(source, "openTogether", lambda partitions, until: together)
+    read = open_input(Reading(source, (0, 1), PIPELINE, 4), None)
+    together.found = [0, 1]
+    assert read.read()
+    assert read.read()
+    assert read.behind == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}
+    assert read.read() is None
+    assert read.behind == {}
+    read.begin_epoch()
+    together.tells, together.found = {0}, [0, 1]
+    assert read.read()
+    assert read.read()
+    assert read.behind == {5: Behind.TIME}

@@ -236,3 +236,18 @@ def test_micro_batches_read_exactly_what_is_between_two_offsets() -> None:
     assert sorted(values) == list(range(len(values)))
     assert len(values) >= 100
     assert max(each["value"] for each in end.values()) == len(values) - 1
+
+
+def test_it_has_caught_up_unless_more_is_due_than_a_batch_has() -> None:
+    driver = reader(rowsPerSecond="1000000", numPartitions="1")
+    minute_ago_ms = time.time_ns() // 1_000_000 - 60_000
+    (partition,) = driver.partitions(at(minute_ago_ms, 1))
+    made = driver.open(partition)
+    batch = made.read(1.0)
+    assert batch is not None
+    assert batch.num_rows == BATCH_ROWS
+    assert not made.caught_up
+    slow = reader(rowsPerSecond="1", numPartitions="1")
+    made = slow.open(slow.partitions(at(minute_ago_ms, 1))[0])
+    assert made.read(1.0) is not None
+    assert made.caught_up

@@ -381,3 +381,17 @@ def test_a_machine_without_the_folder_is_named(tmp_path: Path) -> None:
     tmp_path.rmdir()
     with pytest.raises(SourceUnavailableError, match=f"not on {socket.gethostname()}, where a ta"):
         driver.open(partition)
+
+
+def test_files_that_are_read_one_behind_another_are_in_no_order(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1)
+    partition = open_one(reader(tmp_path))
+    assert read_rows(partition, 1) == [1]
+    assert (partition.caught_up, partition.in_order) == (True, True)
+    for name in "ab":
+        write_ids(tmp_path / f"{name}.json", 2)
+    seen = []
+    while len(seen) < 2:
+        if partition.read(0.1) is not None:
+            seen.append((partition.caught_up, partition.in_order))
+    assert seen == [(False, False), (True, False)]

@@ -73,3 +73,23 @@ def test_when_all_see_nothing_it_stays() -> None:
     marks.take([{0: 50_000_000}, {1: 70_000_000}], now_ms=0)
     marks.take([], now_ms=1_000)
     assert marks.current_ms == 50_000
+
+
+def test_a_partition_that_has_not_caught_up_holds_it_back() -> None:
+    marks = Watermarks([10_000], current_ms=1_000)
+    assert marks.take([{0: 90_000_000}, {0: 30_000_000}], held_us=[{}, {0: 30_000_000}]) == (
+        20_000,
+    )
+    assert marks.current_ms == 20_000
+    marks.take([{}, {0: 35_000_000}], held_us=[{}, {0: None}])
+    assert marks.current_ms == 20_000, "how far it has come is not known"
+    marks.take([{}, {0: 40_000_000}], held_us=[{}, {0: 25_000_000}])
+    assert marks.current_ms == 20_000, "and it never goes back"
+    assert marks.take([{}, {0: 50_000_000}]) == (80_000,), "what the other has seen was kept"
+    assert marks.current_ms == 80_000
+
+
+def test_one_that_holds_another_watermark_does_not_count() -> None:
+    marks = Watermarks([0, 0], MAX)
+    marks.take([{0: 90_000_000, 1: 50_000_000}], held_us=[{1: 20_000_000}])
+    assert marks.current_ms == 90_000

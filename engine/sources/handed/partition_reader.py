@@ -110,6 +110,10 @@ class HandedPartitionReader(PartitionReader):
         return self._unit is not None or self._next is not None or bool(self._whole)
 
     @property
+    def caught_up(self) -> bool:
+        return not self._units and not self.midway
+
+    @property
     def exhausted(self) -> bool:
         return self._has_last and not self._units and not self.midway
 

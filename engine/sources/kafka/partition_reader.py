@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -82,6 +82,7 @@ class KafkaPartitionsReader(PartitionsReader):
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
+        self._at_end: set[int] = set()
         self._complaints = Complaints()
         self._opened_s = time.monotonic()
         self._unheard = set(self._places)
@@ -104,6 +105,10 @@ class KafkaPartitionsReader(PartitionsReader):
     @property
     def offsets(self) -> tuple[Offset, ...]:
         return tuple(offset_of([(at, self._positions[at])]) for at in self._places)
+
+    @property
+    def caught_up(self) -> Set[int]:
+        return self._at_end
 
     @property
     def exhausted(self) -> bool:
@@ -140,6 +145,7 @@ class KafkaPartitionsReader(PartitionsReader):
         self, at: TopicPartition, messages: list[Any], has_events: bool
     ) -> pa.RecordBatch | None:
         """The batch of these messages; the position is then behind them."""
+        self._at_end.discard(self._places[at])  # before what they tell is heard
         position = self._positions[at]
         if has_events:
             messages, position = self._without_events(at, messages)
@@ -202,6 +208,7 @@ class KafkaPartitionsReader(PartitionsReader):
                 records.append(message)
             elif error.name() == "_PARTITION_EOF":
                 position = max(position, message.offset())
+                self._at_end.add(self._places[at])
                 if self._until is not None and position < self._until[at]:
                     position = self._see_that_more_comes(at, position)
             elif error.name() in ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"):

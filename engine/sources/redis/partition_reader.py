@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +62,7 @@ class RedisPartitionsReader(PartitionsReader):
         self._places = {each.name: place for place, each in enumerate(partitions)}
         self._columns, self._until = tuple(columns), until
         self._ready: deque[tuple[str, list[Entry]]] = deque()
+        self._at_end: set[str] = set()
         streams = max(1, len(partitions))
         self._count = max(1, FIRST_ROWS // streams)
         self._count_max = max(1, min(BATCH_ROWS, FETCH_ROWS // streams))
@@ -85,13 +86,17 @@ class RedisPartitionsReader(PartitionsReader):
         if self._until is not None:
             self._fetch_before(self._until)
         else:
-            for stream, entries in self._streams.newer(self._positions, self._count, timeout_s):
+            came = self._streams.newer(self._positions, self._count, timeout_s)
+            self._at_end = set(self._positions)
+            for stream, entries in came:
                 # Afterwards: what is there now was there when they were read.
                 self._streams.check(stream, self._positions[stream])
                 self._ready.append((stream, entries))
+                if len(entries) >= self._count:
+                    self._at_end.discard(stream)
         if self._ready:
-            came = [entries for _, entries in self._ready]
-            self._count = min(_next_count(self._count, came), self._count_max)
+            sizes = [entries for _, entries in self._ready]
+            self._count = min(_next_count(self._count, sizes), self._count_max)
 
     def _fetch_before(self, until: dict[str, EntryId]) -> None:
         for stream, position in self._positions.items():
@@ -108,6 +113,11 @@ class RedisPartitionsReader(PartitionsReader):
     @property
     def offsets(self) -> tuple[Offset, ...]:
         return tuple({stream: shown(at)} for stream, at in self._positions.items())
+
+    @property
+    def caught_up(self) -> Set[int]:
+        waiting = {stream for stream, _ in self._ready}
+        return {self._places[stream] for stream in self._at_end - waiting}
 
     @property
     def exhausted(self) -> bool:

@@ -84,6 +84,7 @@ class TailPartitionReader(PartitionReader):
         self._pending: deque[FilePosition] = deque()  # files with bytes that were not looked at
         self._ends: dict[int, int] = {}  # inode → as far as is read before the next look
         self._next_look_s = 0.0
+        self._has_several = False  # files to read, by the last look
         self._throttle = _Throttle(folder.rows_per_second_max, folder.partitions)
         self._woken = Event()
         if until is not None:
@@ -116,6 +117,7 @@ class TailPartitionReader(PartitionReader):
         began = time.monotonic()
         news = self._known.look()
         self._pending.extend(news)
+        self._has_several = len(self._pending) > 1
         self._ends = {each.inode or 0: self._known.size(each) for each in news}
         now = time.monotonic()
         pause_s = max(self._folder.poll_interval_s, (now - began) / _POLL_SHARE)
@@ -223,6 +225,14 @@ class TailPartitionReader(PartitionReader):
         if self._until is not None and not self._pending:
             return offset_of(self._until)
         return self._known.offset
+
+    @property
+    def caught_up(self) -> bool:
+        return not self._pending
+
+    @property
+    def in_order(self) -> bool:
+        return not self._has_several
 
     @property
     def exhausted(self) -> bool:

@@ -134,6 +134,35 @@ def test_an_offset_within_an_open_transaction_is_no_loss(kafka: Cluster) -> None
     driver.stop()
 
 
+def test_a_partition_has_caught_up_where_it_ends(topic: Topic) -> None:
+    topic.send(1)
+    produced(topic.kafka, topic.name, map(str, range(1, 30_000)), partition=0)
+    driver = reader_of(topic)
+    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
+    assert isinstance(reader, KafkaPartitionsReader)
+    seen = set()
+
+    def position() -> int:
+        (first, _) = reader.offsets
+        return int(first[topic.name]["0"])
+
+    def look() -> bool:
+        reader.read(0.1)
+        assert (0 in reader.caught_up) <= (position() == 30_000)
+        seen.add(frozenset(reader.caught_up))
+        return reader.caught_up == {0, 1}
+
+    with contextlib.closing(reader):
+        wait_until(look, "both have")
+        assert frozenset() in seen
+        assert reader.read(0.05) is None
+        assert reader.caught_up == {0, 1}, "an end is told once"
+        produced(topic.kafka, topic.name, ["0"], partition=1)
+        wait_until(lambda: reader.read(0.1), "a record")
+        wait_until(lambda: reader.read(0.1) or reader.caught_up == {0, 1}, "they have again")
+    driver.stop()
+
+
 # -- rows -----------------------------------------------------------------------------------------
 
 

@@ -86,6 +86,27 @@ def test_what_is_read_at_once_depends_on_how_large_it_is(
         assert max(sizes) > 20, "small ones are many"
 
 
+def test_a_stream_has_caught_up_when_it_has_no_more(
+    server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "FIRST_ROWS", 4)
+    monkeypatch.setattr(partition_reader, "BATCH_ROWS", 4)
+    monkeypatch.setattr(partition_reader, "FETCH_ROWS", 4)
+    add(client, "a", *(f"{number}-0" for number in range(1, 10)))
+    add(client, "b", "1-0")
+    reader = source(server)
+    tasks = opened(reader, reader.initialOffset())
+    seen = []
+    for _ in range(9):
+        if (found := tasks.read(0.0)) is not None:
+            seen.append((found[0], found[1].num_rows, sorted(tasks.caught_up)))
+    assert sum(rows for _, rows, _ in seen) == 10
+    assert seen[0] == (0, 2, []), "what is read, and was not returned, is to come"
+    assert seen[1] == (1, 1, [1])
+    assert all(caught_up == [1] for _, _, caught_up in seen[2:-1])
+    assert seen[-1][2] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
