@@ -39,6 +39,8 @@ from tests.spark.our_side import OurResult, evaluate, plain_errors
 from tests.spark.values import error_class, normalized, plain_values, same
 
 _ROW = "__row"
+_CAUSE_MAX = 600
+"""So much of a cause is told."""
 _Errors = Callable[[list[int]], Iterator[tuple[int, str | None]]]
 
 
@@ -187,7 +189,7 @@ def _values_or_failures(
         values = _spark_values(analyzed, asked, ours)
     except (PySparkException, Py4JJavaError) as error:
         if len(asked) == 1:
-            return [str(error).partition("\n")[0]]
+            return [_why(error)]
         half = len(asked) // 2
         parts = (slice(0, half), slice(half, None))
         return [
@@ -196,6 +198,13 @@ def _values_or_failures(
             for each in _values_or_failures(analyzed, asked[part], ours[part])
         ]
     return list(values.columns[: len(asked)])
+
+
+def _why(error: Exception) -> str:
+    """Its first line, and those of its causes."""
+    first, *others = str(error).splitlines()
+    causes = [each for each in others if each.startswith((": ", "Caused by: "))]
+    return " ".join(each[:_CAUSE_MAX] for each in (first, *causes))
 
 
 def read_expressions(

@@ -57,6 +57,11 @@ _UNCOMPILED = re.compile(
     "CompileException"
 )
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
+_LEFT_OVER = re.compile(
+    r"no row explains why Spark fails: .*'from' can only be called with a fresh ArrayBasedMapBuilder"
+)
+"""Of a map whose keys were refused, inside of what takes that for NULL, Spark's builder keeps some:
+the next row's is an error that nothing catches."""
 _REFUSED_LATE = re.compile(
     r"(aggregate\(\) made a NULL inside of .* says that there is none"
     r"|, the pattern ('.*'|\".*\") is not supported: .*) here$",
@@ -65,7 +70,7 @@ _REFUSED_LATE = re.compile(
 """A row shows it: Spark reads there what is not there; or the row has a pattern with ``\\X``."""
 _MARKED = re.compile(r"from_csv\(.*(\\ufeff|\ufeff).* in Spark, .* here$", re.DOTALL)
 """Of the first text of a task Spark's reader of CSV leaves out a mark of the byte order."""
-_EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _REFUSED_LATE, _MARKED)
+_EXPLAINED = (_NAMELESS, DAMAGED, _BEYOND, _UNCOMPILED, _LEFT_OVER, _REFUSED_LATE, _MARKED)
 
 
 @dataclass
