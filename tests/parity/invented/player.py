@@ -58,7 +58,8 @@ _UNCOMPILED = re.compile(
 )
 """Spark itself cannot run it: ``typeof`` for one, unless it is optimized away."""
 _LEFT_OVER = re.compile(
-    r"no row explains why Spark fails: .*'from' can only be called with a fresh ArrayBasedMapBuilder"
+    r"no row explains why Spark fails: .*'from' can only be called with a fresh "
+    "ArrayBasedMapBuilder"
 )
 """Of a map whose keys were refused, inside of what takes that for NULL, Spark's builder keeps some:
 the next row's is an error that nothing catches."""
