@@ -60,8 +60,8 @@ class TaskInput(ABC):
         self._turn = 0
         self._caught_up: set[int] = set()
         """The places of those that have, at some time of the epoch..."""
-        self._behind = dict.fromkeys(range(len(reading.numbers)), Behind.TIME_IF_ANY)
-        """... and of those that had not when they were read last."""
+        self._behind = dict.fromkeys(range(len(reading.numbers)), Behind.TIME)
+        """... and of those that had not when they were read last, or were not read yet."""
 
     def begin_epoch(self) -> None:
         """From now on :attr:`behind` is of another epoch."""

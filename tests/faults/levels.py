@@ -144,8 +144,7 @@ LEVELS = {
     "day": Level(
         "tests.faults.day.run",
         {"keys": 10_000, "seconds": 12, "interval_ms": 200},
-        {"keys": 10_000_000, "seconds": 3600, "interval_ms": 5000, "partitions": 2}
-        | {"is_long": True},
+        {"keys": 10_000_000, "seconds": 3600, "interval_ms": 5000, "is_long": True},
         needs_spark=True,
     ),
     "mutants": Level("tests.faults.mutants", {}, {}),

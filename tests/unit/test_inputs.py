@@ -266,7 +266,7 @@ def test_or_when_it_has_nothing_if_it_cannot_tell(monkeypatch: pytest.MonkeyPatc
     reader = TellingReader(None)
     source = in_turn(monkeypatch, reader)
     reader.batches = [BATCH]
-    assert source.behind == {4: Behind.TIME_IF_ANY}, "it was not read yet"
+    assert source.behind == {4: Behind.TIME}, "it was not read yet"
     assert source.read()
     assert source.behind == {4: Behind.TIME_IF_ANY}
     assert source.read() is None

@@ -31,7 +31,7 @@ class Setup:
     :param folder: everything is in there.
     :param keys: see :class:`Rows`; ``some_late``: likewise.
     :param seconds: in which the day goes by.
-    :param partitions: of the source; with one no row overtakes another.
+    :param partitions: of the source.
     """
 
     folder: str

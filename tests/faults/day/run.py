@@ -41,7 +41,7 @@ def run(
     seconds: int,
     interval_ms: int,
     seed: int = 0,
-    partitions: int = 1,
+    partitions: int = 2,
     reducers: int = 2,
     is_long: bool = False,
 ) -> LevelResult:
