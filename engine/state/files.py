@@ -32,6 +32,8 @@ VERSION: Final = 1
 Content = bytes | mmap.mmap
 _METADATA: Final = b"snapshot"
 _CHECKSUM_BYTES: Final = 16
+_BATCH_ROWS_MIN: Final = 1_000
+"""Smaller batches are put together, for each has its price when it is read."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,19 @@ def encode(header: Header, tables: Sequence[pa.Table]) -> bytes:
     schema = pa.schema(fields, metadata={_METADATA: dump(header.to_json())})
     file = pa.BufferOutputStream()
     with pa.ipc.new_file(file, schema) as writer:
-        for parts in zip_longest(*(table.to_batches() for table in tables)):
+        for parts in zip_longest(*map(_in_few_batches, tables)):
             columns = [_as_list(part, each.type) for part, each in zip(parts, fields, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     data: bytes = file.getvalue().to_pybytes()
     return data
+
+
+def _in_few_batches(table: pa.Table) -> list[pa.RecordBatch]:
+    batches: list[pa.RecordBatch] = table.to_batches()
+    if len(batches) * _BATCH_ROWS_MIN <= table.num_rows:
+        return batches
+    whole: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    return whole
 
 
 def decode(data: Content) -> tuple[Header, list[pa.Table]]:
