@@ -116,9 +116,8 @@ def test_intervals_that_lead_beyond_and_back(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("zone", ["UTC", "Australia/Lord_Howe"])
 def test_more_days_than_microseconds_can_count(spark: SparkSession, zone: str) -> None:
-    moments = [_LEAST, _LEAST + 1, _LEAST // 2, -62_135_596_800_000_000, 0, _MOST // 2, _MOST]
-    days = [106_751_991, 106_751_992, 107_381_984, 107_471_153, 107_471_154, 213_503_982]
-    days += [213_503_983, 2**31 - 1, 2**31, 2**31 + 1, 2**32, 2**33 + 1, 2**62, _MOST]
+    moments = [_LEAST, -62_135_596_800_000_000, 0, _MOST]
+    days = [106_751_992, 107_381_984, 107_471_153, 213_503_982, 2**31 - 1, 2**31, 2**33 + 1, _MOST]
     quantities = [sign * (day // unit) for day in days for sign in (1, -1) for unit in (1, 7)]
     rows = [(moment, quantity) for moment in moments for quantity in (*quantities, _LEAST)]
     table = pa.table(
@@ -128,10 +127,9 @@ def test_more_days_than_microseconds_can_count(spark: SparkSession, zone: str) -
             "q": pa.array([quantity for _, quantity in rows], pa.int64()),
         }
     )
-    units = ("DAY", "DAYOFYEAR", "WEEK", "MONTH", "QUARTER", "YEAR", "HOUR", "MICROSECOND")
     texts = [
-        f"CAST(CAST(timestampadd({unit}, q, {at}) AS {long}) AS BIGINT)"
-        for unit in units
-        for at, long in (("t", "TIMESTAMP"), ("u", "TIMESTAMP"))
+        f"CAST(CAST(timestampadd({unit}, q, {at}) AS TIMESTAMP) AS BIGINT)"
+        for unit in ("DAY", "DAYOFYEAR", "WEEK", "YEAR")
+        for at in ("t", "u")
     ]
     assert_parity(spark, table, texts, timezone=zone)
