@@ -119,11 +119,7 @@ class Story(ABC):
         """Nothing is left running."""
         for driver in [*self._zombies, self._driver]:
             if driver is not None:
-                left = driver.below()
-                with suppress(ProcessLookupError):
-                    driver.signal(signal.SIGKILL)
-                driver.await_end()
-                bury(left)
+                driver.end()
 
     @property
     def driver(self) -> Driver:

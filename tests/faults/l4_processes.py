@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +17,7 @@ import psutil
 
 from engine.spark.session import WARM_DAEMON
 from tests.faults.l2_server import environment
+from tests.faults.result import LevelResult
 
 DEADLINE_S = 300.0
 DAEMON = WARM_DAEMON["spark.python.daemon.module"]
@@ -79,6 +83,14 @@ class Driver:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def end(self) -> None:
+        """Nothing of it is left running."""
+        left = self.below()
+        with suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+        self.await_end()
+        bury(left)
+
     def below(self) -> list[psutil.Process]:
         """All processes below it."""
         try:
@@ -104,6 +116,24 @@ class Driver:
         )
         self._workers = {each for each in self._workers if each.is_running()}
         return [each.pid for each in self._workers]
+
+
+@contextmanager
+def told_in(result: LevelResult, folder: Path, end: Callable[[], None]) -> Iterator[None]:
+    """What goes wrong in the block is told, with the end of the log; behind it nothing is left.
+
+    :param folder: everything is in there.
+    :param end: ends what is running.
+    """
+    began_s = time.monotonic()
+    try:
+        yield
+    except Exception as exc:
+        result.broken.append(f"{type(exc).__name__}: {exc}\n{read_log(folder)}")
+    finally:
+        end()
+        result.seconds = time.monotonic() - began_s
+        shutil.rmtree(folder)
 
 
 def bury(left: list[psutil.Process]) -> list[str]:

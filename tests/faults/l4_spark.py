@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import tempfile
@@ -26,7 +25,7 @@ import psutil
 from engine.checkpoint.checkpoint import Checkpoint
 from tests.faults.l2_oracle import SinkReader, SourceFiles, compare_all, count
 from tests.faults.l4_driver import BATCH, EACH, FAILED, FILES, PARTITIONS, Setup
-from tests.faults.l4_processes import DEADLINE_S, Driver, bury, read_log
+from tests.faults.l4_processes import DEADLINE_S, Driver, bury, read_log, told_in
 from tests.faults.l4_stamps import Stamps
 from tests.faults.result import LevelResult, percentile
 from tests.waiting import wait_until
@@ -51,17 +50,10 @@ def run(
     :param stop_s: for how long a worker is stopped.
     """
     result = LevelResult(f"L4 {master}", seeds=[seed])
-    began_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     story = _Story(Setup(str(folder), master), result, random.Random(seed), stop_s)
-    try:
+    with told_in(result, folder, story.end):
         story.tell(faults)
-    except Exception as exc:
-        result.broken.append(f"{type(exc).__name__}: {exc}\n{read_log(folder)}")
-    finally:
-        story.end()
-        result.seconds = time.monotonic() - began_s
-        shutil.rmtree(folder)
     return result
 
 
@@ -117,11 +109,7 @@ class _Story:
                 thread.join()
         for driver in [*self._zombies, self._driver]:
             if driver is not None:
-                left = driver.below()
-                with suppress(ProcessLookupError):
-                    driver.signal(signal.SIGKILL)
-                driver.await_end()
-                bury(left)
+                driver.end()
 
     @property
     def driver(self) -> Driver:

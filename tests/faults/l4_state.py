@@ -4,11 +4,9 @@ batch computation."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -19,7 +17,7 @@ from tests.faults import l4_spark as kinds
 from tests.faults.l2_oracle import SourceFiles
 from tests.faults.l4_driver import BEGAN_S, COUNTS, KEYS, PARTITIONS, WINDOW_S, Setup
 from tests.faults.l4_kafka import Story
-from tests.faults.l4_processes import DEADLINE_S, read_log
+from tests.faults.l4_processes import DEADLINE_S, told_in
 from tests.faults.result import LevelResult
 from tests.faults.roads.beside import beside
 from tests.waiting import wait_until
@@ -42,17 +40,11 @@ def run(
     """
     where = ", where it is read," if stays else ""
     result = LevelResult(f"L4 state{where} {master}", seeds=[seed])
-    folder, began_s = Path(tempfile.mkdtemp(prefix="faults-")), time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))
     setup = Setup(str(folder), master, reducers=reducers, stays=stays)
     story = _Counting(setup, COUNTS, result, seed, stop_s)
-    try:
+    with told_in(result, folder, story.end):
         story.tell(faults)
-    except Exception as exc:
-        result.broken.append(f"{type(exc).__name__}: {exc}\n{read_log(folder)}")
-    finally:
-        story.end()
-        result.seconds = time.monotonic() - began_s
-        shutil.rmtree(folder)
     return result
 
 

@@ -86,17 +86,17 @@ class RedisPartitionsReader(PartitionsReader):
         if self._until is not None:
             self._fetch_before(self._until)
         else:
-            came = self._streams.newer(self._positions, self._count, timeout_s)
+            found = self._streams.newer(self._positions, self._count, timeout_s)
             self._at_end = set(self._positions)
-            for stream, entries in came:
+            for stream, entries in found:
                 # Afterwards: what is there now was there when they were read.
                 self._streams.check(stream, self._positions[stream])
                 self._ready.append((stream, entries))
                 if len(entries) >= self._count:
                     self._at_end.discard(stream)
         if self._ready:
-            sizes = [entries for _, entries in self._ready]
-            self._count = min(_next_count(self._count, sizes), self._count_max)
+            came = [entries for _, entries in self._ready]
+            self._count = min(_next_count(self._count, came), self._count_max)
 
     def _fetch_before(self, until: dict[str, EntryId]) -> None:
         for stream, position in self._positions.items():

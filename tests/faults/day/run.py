@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import tempfile
 import time
 from collections import defaultdict
-from contextlib import suppress
 from pathlib import Path
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -21,7 +19,7 @@ from tests.faults.day.driver import COUNTS, SESSIONS, Setup
 from tests.faults.day.rows import HOURS, Sums
 from tests.faults.day.sums import ByHour, written
 from tests.faults.day.watching import Reports, Sample, most, resident_mib, size_mib
-from tests.faults.l4_processes import DEADLINE_S, Driver, bury, read_log
+from tests.faults.l4_processes import DEADLINE_S, Driver, bury, told_in
 from tests.faults.l4_spark import DRIVER, WORKER
 from tests.faults.result import LevelResult
 from tests.waiting import wait_until
@@ -29,6 +27,12 @@ from tests.waiting import wait_until
 _QUERIES = COUNTS, SESSIONS
 _BEFORE, _AFTER = (6, 12), (13, 19)
 """Hours that are compared; in the first ones there is less to keep, and later ones have faults."""
+_SIZES = {
+    "tasks": "memory of the tasks",
+    "driver": "memory of driver, JVM and daemon",
+    "checkpoints": "checkpoints on disk",
+}
+"""What may not grow, of a :class:`Sample`."""
 _WORKER_HOUR, _DRIVER_HOUR = 19, 21
 _GROWTH_MAX = 1.15
 _SAMPLES = 400
@@ -51,20 +55,14 @@ def run(
         checkpoints may grow. On a short day they do, as Python and the JVM come to their size.
     """
     result = LevelResult(f"a day of {keys:,} keys in {seconds:,} s", seeds=[seed])
-    folder, began_s = Path(tempfile.mkdtemp(prefix="day-")), time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="day-"))
     setup = Setup(str(folder), keys, is_long, seconds, partitions, reducers, interval_ms)
     day = _Day(setup, result, seed)
-    try:
+    with told_in(result, folder, day.end):
         day.pass_by(with_driver=is_long)
         day.compare()
         if is_long:
             day.check_growth()
-    except Exception as exc:
-        result.broken.append(f"{type(exc).__name__}: {exc}\n{read_log(folder)}")
-    finally:
-        day.end()
-        result.seconds = time.monotonic() - began_s
-        shutil.rmtree(folder)
     return result
 
 
@@ -118,22 +116,15 @@ class _Day:
 
     def check_growth(self) -> None:
         """Neither memory nor checkpoints are larger in the afternoon than in the morning."""
-        for what in ("driver", "tasks", "checkpoints"):
-            before, after = (
-                most(self._samples, lambda each, what=what: getattr(each, what), *hours)
-                for hours in (_BEFORE, _AFTER)
-            )
+        for size, what in _SIZES.items():
+            before, after = (most(self._samples, size, *hours) for hours in (_BEFORE, _AFTER))
             if not before or after > before * _GROWTH_MAX:
                 self._result.broken.append(f"{what}: {before} MiB, {after} MiB hours later")
 
     def end(self) -> None:
         """Nothing is left running."""
         if self._driver is not None:
-            left = self._driver.below()
-            with suppress(ProcessLookupError):
-                self._driver.signal(signal.SIGKILL)
-            self._driver.await_end()
-            bury(left)
+            self._driver.end()
 
     @property
     def driver(self) -> Driver:
@@ -183,18 +174,11 @@ class _Day:
             reports.read()
         figures["rows read"] = sum(each.rows for each in self._reports.values())
         figures["rows left out, late"] = sum(each.late for each in self._reports.values())
-        figures["keys in the state, at most"] = most(
-            self._samples, lambda each: each.keys, 0, HOURS
-        )
+        figures["keys in the state, at most"] = most(self._samples, "keys", 0, HOURS)
         for first, last in (_BEFORE, _AFTER):
-            for what, named in (
-                ("tasks", "memory of the tasks"),
-                ("driver", "memory of driver, JVM and daemon"),
-                ("checkpoints", "checkpoints on disk"),
-            ):
-                figures[f"{named}, most of hours {first} to {last}, MiB"] = most(
-                    self._samples, lambda each, what=what: getattr(each, what), first, last
-                )
+            for size, what in _SIZES.items():
+                found = most(self._samples, size, first, last)
+                figures[f"{what}, most of hours {first} to {last}, MiB"] = found
 
     # -- faults -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -51,9 +51,12 @@ def size_mib(folders: Iterable[Path]) -> int:
     return total // _MIB
 
 
-def most(samples: Sequence[Sample], of: Callable[[Sample], int], first: int, last: int) -> int:
-    """The largest from one hour up to another; 0 if nobody looked then."""
-    return max((of(each) for each in samples if first <= each.hour < last), default=0)
+def most(samples: Sequence[Sample], of: str, first: int, last: int) -> int:
+    """The largest from one hour up to another; 0 if nobody looked then.
+
+    :param of: a field of samples.
+    """
+    return max((getattr(each, of) for each in samples if first <= each.hour < last), default=0)
 
 
 class Reports:
