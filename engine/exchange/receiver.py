@@ -20,7 +20,7 @@ import pyarrow as pa
 from engine.errors import AuthenticationError, PeerLostError, ProtocolError
 from engine.exchange.alignment import Alignment, EpochEnd
 from engine.exchange.frames import Place, item_of, sender_of
-from engine.wire.listening import make_room
+from engine.wire.listening import NO_DESCRIPTORS, make_room
 from engine.wire.peer import Peer
 from engine.wire.session import HANDSHAKE_TIMEOUT_S
 from engine.wire.silence import ask_when_silent
@@ -62,7 +62,7 @@ class Receiver:
         self._listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self._listening.setblocking(False)
         self._unknown: dict[Peer, None] = {}
-        """Those who have not said who they are, the oldest first."""
+        """Those who have not said who they are, the oldest first; some have proved the secret."""
         self._peers: dict[Place, Peer] = {}
         self._watched: dict[Peer, int] = {}
         self._is_final = False
@@ -80,6 +80,7 @@ class Receiver:
 
         :raises PeerLostError: a sender is gone.
         :raises ProtocolError: a sender says what it must not.
+        :raises OSError: a sender calls, and this process may open no more files.
         """
         self._look(0.0)
         taken = self._alignment.take()
@@ -132,16 +133,23 @@ class Receiver:
     def _accept(self) -> None:
         try:
             sock, _ = self._listening.accept()
-        except OSError:  # it has left again
+        except OSError as exc:
+            if exc.errno in NO_DESCRIPTORS:
+                raise
+            return  # it has left again
+        try:
+            # It has nothing to say for hours, perhaps, and the driver, to whom it talks, may reach
+            # it though we do not.
+            ask_when_silent(sock)
+            peer = Peer(sock, self._secret, self._tls, time.monotonic() + HANDSHAKE_TIMEOUT_S)
+        except OSError:  # likewise
+            sock.close()
             return
-        # It has nothing to say for hours, perhaps, and the driver, to whom it talks, may reach it
-        # though we do not.
-        ask_when_silent(sock)
-        peer = Peer(sock, self._secret, self._tls, time.monotonic() + HANDSHAKE_TIMEOUT_S)
         self._unknown[peer] = None
         self._watch_peer(peer, peer.wants)
-        if len(self._unknown) > _UNPROVED_MAX:
-            self._drop(next(iter(self._unknown)))
+        unproved = self._unproved
+        if len(unproved) > _UNPROVED_MAX:
+            self._drop(unproved[0])
 
     def _advance(self, peer: Peer) -> None:
         try:
@@ -207,5 +215,10 @@ class Receiver:
 
     def _drop_silent(self) -> None:
         now_s = time.monotonic()
-        for peer in [each for each in self._unknown if each.deadline_s < now_s]:
-            self._drop(peer)
+        for peer in self._unproved:
+            if peer.deadline_s < now_s:
+                self._drop(peer)
+
+    @property
+    def _unproved(self) -> list[Peer]:
+        return [peer for peer in self._unknown if not peer.is_proved]

@@ -47,9 +47,10 @@ class Sender:
         self._places = [Place(stage, task) for task in range(len(addresses))]
         self._connections: list[Connection] = []
         try:
-            for place, address in zip(self._places, addresses, strict=True):
-                self._connections.append(_reached(place, address, secret, patience_s))
-            for task in range(len(addresses)):
+            for task, address in enumerate(addresses):
+                self._connections.append(
+                    _reached(self._places[task], address, secret, patience_s)
+                )
                 self._send(task, frames.hello(own))
         except BaseException:
             self.close()

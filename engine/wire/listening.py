@@ -12,6 +12,8 @@ from engine.errors import ConfigError
 _BACKLOG = 4_096
 _OTHER_FILES = 512
 """So many descriptors the rest of the process may need."""
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""What an ``accept()`` fails with that would fail again at once: there is no room for one more."""
 
 
 def bare(host: str) -> str:

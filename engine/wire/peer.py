@@ -26,6 +26,7 @@ class Peer:
     :param secret: what the peer has to prove.
     :param tls: the driver's end of TLS; None without.
     :param deadline_s: monotonic; by then it has to have proved the secret.
+    :raises OSError: it has left already; the socket is the caller's to close.
     :ivar is_proved: it knows the secret.
     """
 
@@ -39,6 +40,7 @@ class Peer:
         self._socket = sock
         self._shaking: ssl.SSLSocket | None = None
         if tls is not None:
+            sock.getpeername()  # of one that has left, wrap_socket leaves a socket that is open
             self._shaking = self._socket = tls.wrap_socket(
                 sock, server_side=True, do_handshake_on_connect=False
             )

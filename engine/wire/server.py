@@ -8,7 +8,6 @@ than :data:`UNPROVED_MAX` are kept: the oldest goes for the newest. A task that 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import pickle
 import selectors
@@ -22,6 +21,7 @@ from typing import Any, Protocol
 
 from engine.errors import AuthenticationError
 from engine.redaction.logs import log_failure
+from engine.wire.listening import NO_DESCRIPTORS
 from engine.wire.peer import Peer
 from engine.wire.session import HANDSHAKE_TIMEOUT_S
 
@@ -33,7 +33,6 @@ _ACCEPT_PAUSE_S = 0.1
 _CLOSE_WAIT_S = 5.0
 _REFUSALS_TOLD_EVERY_S = 10.0
 _BUFFER = 1 << 18
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class PeerListener(Protocol):
@@ -175,7 +174,7 @@ class Server:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as exc:
-                if exc.errno in _NO_DESCRIPTORS:
+                if exc.errno in NO_DESCRIPTORS:
                     logger.warning("a connection was not accepted: %s", exc)
                     self._selector.unregister(self._listening)
                     self._accepts_again_s = time.monotonic() + _ACCEPT_PAUSE_S

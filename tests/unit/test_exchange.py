@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from engine.exchange.frames import Place, batch_frame, item_of
 from engine.exchange.partitioning import Partitioner
 from engine.exchange.receiver import Receiver
 from engine.exchange.sender import Sender
+from engine.wire.connection import Dialing, connect
 from engine.wire.messages import Address
 from engine.wire.tls import driver_context
 
@@ -146,11 +148,11 @@ def test_a_large_batch_travels_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyP
 def test_there_are_as_many_open_files_as_a_task_needs_for_the_others(ends: Ends) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (600, limits[1]))
-        ends.receiver(A)
-        ends.addresses *= 150  # both ends of each are here, beside all that other tests left open
+        resource.setrlimit(resource.RLIMIT_NOFILE, (520, limits[1]))
+        for _ in range(20):  # all ends are here, beside all that other tests left open
+            ends.receiver(A)
         ends.sender(A)
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 150 + 512
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 20 + 512
         ends.receiver(*(Place(0, task) for task in range(400)))
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 400 + 512
     finally:
@@ -196,6 +198,59 @@ def test_who_does_not_know_the_secret_is_not_heard(ends: Ends) -> None:
     ends.sender(A).send(rows(1))
     await_that(lambda: reading.epochs == [[1]])
     assert reading.error is None
+
+
+def test_a_task_knows_its_sender_while_that_waits_for_another_one(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.exchange.receiver.HANDSHAKE_TIMEOUT_S", 0.2)
+    ready, busy = ends.receiver(A), ends.receiver(A)
+    busy.hold.set()
+    made: list[Sender] = []
+    thread = threading.Thread(target=lambda: made.append(ends.sender(A)), daemon=True)
+    thread.start()
+    await_that(lambda: A in ready.receiver._peers)
+    busy.hold.clear()
+    thread.join(DEADLINE_S)
+    made[0].send(rows(*range(100)))
+    await_that(lambda: len(ready.epochs[0] + busy.epochs[0]) == 100)
+
+
+def test_strangers_do_not_drive_out_who_has_proved_the_secret(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.exchange.receiver._UNPROVED_MAX", 2)
+    reading = ends.receiver(A)
+    unknown = reading.receiver._unknown
+    at = ("127.0.0.1", reading.receiver.port)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.callback(connect(Dialing(at, SECRET, None)).close)
+        await_that(lambda: len(unknown) == 4)
+        strangers = [
+            stack.enter_context(socket.create_connection(at, timeout=DEADLINE_S)) for _ in range(3)
+        ]
+        while strangers[0].recv(64):
+            pass  # until it is dropped for the newest
+        await_that(lambda: len(unknown) == 4 + 2)
+        assert sum(peer.is_proved for peer in list(unknown)) == 4
+    assert reading.error is None
+
+
+def test_a_stranger_that_resets_its_connection_does_not_end_a_task_with_tls() -> None:
+    with ExitStack() as stack:
+        ends = Ends(stack, tls=True)
+        reading = ends.receiver(A)
+        for said in (b"", b"GET / HTTP/1.0\r\n\r\n") * 10:
+            reading.hold.set()
+            stranger = socket.create_connection(("127.0.0.1", reading.receiver.port))
+            stranger.sendall(said)
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stranger.close()
+            reading.hold.clear()
+        ends.sender(A).send(rows(1))
+        await_that(lambda: reading.epochs == [[1]] or reading.error is not None)
+        assert reading.error is None
 
 
 def test_somebody_unexpected_is_our_bug(ends: Ends) -> None:
