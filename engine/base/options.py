@@ -103,7 +103,8 @@ class EngineOptions:
         each where there are slots enough, else as few as it takes.
     :param slots_to_keep_free: so many task slots are left to other jobs; None: those that the sink
         needs for its own, if there are more slots than streams.
-    :param task_start_timeout_s: all tasks must have started within so many seconds.
+    :param task_start_timeout_s: all tasks must have started within so many seconds of when the last
+        one has found its slot and loaded its state.
     :param task_timeout_s: a task that was silent for so long is lost.
     :param lease_heartbeat_ms: how often the lease in the checkpoint is renewed.
     :param retry_infrastructure_for_ms: for how long lost tasks, executors and connections may keep

@@ -13,6 +13,7 @@ from engine.wire.messages import (
     Address,
     EpochCommitMessage,
     RecordsArrived,
+    StateLoading,
     TaskFailed,
     TaskStarted,
     TaskWired,
@@ -88,7 +89,8 @@ class RunFailed:
 
 
 Event = (
-    TaskStarted
+    StateLoading
+    | TaskStarted
     | TaskWired
     | EpochCommitMessage
     | RecordsArrived

@@ -48,9 +48,7 @@ class Sender:
         self._connections: list[Connection] = []
         try:
             for task, address in enumerate(addresses):
-                self._connections.append(
-                    _reached(self._places[task], address, secret, patience_s)
-                )
+                self._connections.append(_reached(self._places[task], address, secret, patience_s))
                 self._send(task, frames.hello(own))
         except BaseException:
             self.close()

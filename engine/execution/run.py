@@ -42,8 +42,8 @@ from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
 from engine.execution.query_start import QueryStart
-from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch
 from engine.execution.source_watch import SourceWatch
+from engine.execution.start_watch import StartWatch
 from engine.progress.report import EpochTimes
 from engine.redaction.logs import log_failure, redact
 from engine.sources.contract import HandingOut
@@ -54,6 +54,7 @@ from engine.wire.messages import (
     EpochMarker,
     HandedOut,
     RecordsArrived,
+    StateLoading,
     TaskFailed,
     Wiring,
 )
@@ -160,7 +161,7 @@ class ContinuousRun:
         self._closed_ms: dict[int, int] = {}
         self._next_tick_s: float | None = None
         self._next_watch_s = 0.0
-        self._placement: PlacementWatch | None = None
+        self._start_watch: StartWatch | None = None
         self._waiting: str | None = None
         self._empty_ms = options.empty_epoch_interval_ms
         self._filled_epoch = -1
@@ -187,7 +188,13 @@ class ContinuousRun:
 
     def run(self) -> ContinuousError | None:
         """Run until the end and return why it failed, or None if it ended as asked."""
-        launched_s = self._clock.monotonic_s()
+        self._start_watch = StartWatch(
+            self._options,
+            self._launcher.supply,
+            self.coordinator,
+            host_and_port(*self._endpoint.dialing.address),
+            self._clock.monotonic_s(),
+        )
         try:
             self._tasks = self._launcher.launch(self._run_id, self._specs, self._on_tasks_end)
             while not self._ended:
@@ -195,7 +202,7 @@ class ContinuousRun:
                 if event is not None:
                     self._handle(event)
                 self._tick()
-                self._watch(launched_s)
+                self._watch()
         except ContinuousError as exc:
             self._end(exc)
         except Exception as exc:
@@ -222,6 +229,10 @@ class ContinuousRun:
             return
         if isinstance(event, EpochWanted):
             self._hurry()
+            return
+        if isinstance(event, StateLoading):
+            if self._start_watch is not None and event.run_id == self._run_id:
+                self._start_watch.hear(event)
             return
         if self._consequences.keeps(event):
             return
@@ -317,7 +328,7 @@ class ContinuousRun:
         left_ms = interval_ms - self._clock.now_ms() % interval_ms if interval_ms else 0
         self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
 
-    def _watch(self, launched_s: float) -> None:
+    def _watch(self) -> None:
         now_s = self._clock.monotonic_s()
         if now_s < self._next_watch_s:
             return  # each look goes over all partitions: too much to do after every message
@@ -326,7 +337,7 @@ class ContinuousRun:
             silence = f"it was silent for {self._options.task_timeout_s:g} s"
             self._handle(TaskLost(partition, silence))
         if self.coordinator.phase in (Phase.STARTING, Phase.WIRING):
-            self._watch_start(now_s, launched_s)
+            self._watch_start(now_s)
             return
         self._watch_health(now_s)
         self._committer.look()
@@ -336,22 +347,17 @@ class ContinuousRun:
         if self._is_idle:
             self._listener.on_idle()
 
-    def _watch_start(self, now_s: float, launched_s: float) -> None:
-        if now_s - launched_s > PLACED_WITHIN_S:
-            self._watch_slots(now_s, launched_s)
-        placed_s = launched_s if self._placement is None else self._placement.placed_s
-        if now_s - placed_s > self._options.task_start_timeout_s:
-            started, wanted = len(self.coordinator.started), self.coordinator.partitions
-            done = "started"
-            if self.coordinator.phase is Phase.WIRING:
-                started, done = len(self.coordinator.wired), "reached those that they send rows to"
-            error = TaskLostError(
-                f"Only {started} of {wanted} tasks have {done} within "
-                f"{self._options.task_start_timeout_s:g} s.",
-                hint=f"The query needs {wanted} free task slots, and executors that reach "
-                f"{host_and_port(*self._endpoint.dialing.address)}.",
-            )
-            self._handle(RunFailed(error))
+    def _watch_start(self, now_s: float) -> None:
+        assert self._tasks is not None
+        assert self._start_watch is not None
+        try:
+            waiting = self._start_watch.look(now_s, self._tasks.unplaced)
+        except TaskLostError as exc:
+            self._handle(RunFailed(exc))
+            return
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._listener.on_waiting(waiting)
 
     def _watch_health(self, now_s: float) -> None:
         coordinator = self.coordinator
@@ -373,16 +379,6 @@ class ContinuousRun:
         self.is_reconfiguring = True
         self._source_watch.stop()
         self.tell(DrainAsked())
-
-    def _watch_slots(self, now_s: float, launched_s: float) -> None:
-        assert self._tasks is not None
-        if self._placement is None:
-            limit_s = self._launcher.supply.limit_s(self._options)
-            self._placement = PlacementWatch(self.coordinator.partitions, limit_s, launched_s)
-        waiting = self._placement.look(now_s, self._tasks.unplaced())
-        if waiting != self._waiting:
-            self._waiting = waiting
-            self._listener.on_waiting(waiting)
 
     # -- actions ------------------------------------------------------------------------------
 

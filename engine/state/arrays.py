@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.open_files import allow_many_open_files
 from engine.state.database import Database
 from engine.state.scratch import Scratch
 
@@ -35,6 +36,7 @@ class Budget:
     """
 
     def __init__(self, bytes_max: int, scratch: Scratch) -> None:
+        allow_many_open_files()  # each array that is mapped has one
         self._left = bytes_max
         self._scratch = scratch
         self._mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()

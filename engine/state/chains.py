@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from engine.base.open_files import allow_many_open_files
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
@@ -68,6 +69,7 @@ def read_chains(
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     :raises CheckpointVersionError: a newer engine has written it.
     """
+    allow_many_open_files()  # a large one stays open as long as it is looked into
     is_large = sum(handle.nbytes for handle in handles) > piece_bytes(scratch)
     read = _Reading(storage, query_id, scratch if is_large else None)
     newest = [

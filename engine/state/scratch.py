@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
+from engine.base.open_files import NONE_LEFT, open_files_max
 from engine.errors import ConfigError, StateTooLargeError
 
 Opened = TypeVar("Opened")
@@ -44,6 +45,7 @@ class Scratch:
         """An empty file, for writing and reading.
 
         :raises ConfigError: the folder cannot have one.
+        :raises StateTooLargeError: this process may open no more files.
         """
         with self._made():
             return tempfile.TemporaryFile(dir=self.place, buffering=0)
@@ -51,7 +53,7 @@ class Scratch:
     def opened(self, opener: Callable[[str], Opened]) -> Opened:
         """An empty file that something else opens, by a path that is gone afterwards.
 
-        :raises ConfigError: as :meth:`file`.
+        :raises ConfigError, StateTooLargeError: as :meth:`file`.
         """
         with self._made():
             descriptor, path = tempfile.mkstemp(dir=self.place)
@@ -83,10 +85,12 @@ class Scratch:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """:raises StateTooLargeError: the disk is full."""
+        """:raises StateTooLargeError: the disk is full, or too many files are open."""
         try:
             yield
         except OSError as exc:
+            if exc.errno in NONE_LEFT:
+                raise _too_many(exc) from exc
             if exc.errno not in _FULL:
                 raise
             raise self.too_small(str(exc.strerror)) from exc
@@ -106,6 +110,8 @@ class Scratch:
         try:
             yield
         except OSError as exc:
+            if exc.errno in NONE_LEFT:
+                raise _too_many(exc) from exc
             raise ConfigError(
                 f"No file can be made in {self.place}, where state goes that is not in memory: "
                 f"{exc.strerror or exc}.",
@@ -115,6 +121,16 @@ class Scratch:
 
 HERE: Final = Scratch()
 """Where nobody says anything else."""
+
+
+def _too_many(error: OSError) -> StateTooLargeError:
+    return StateTooLargeError(
+        f"What is not in memory of a task's state needs more files than its process may have open, "
+        f"which are {open_files_max()}: {error.strerror}.",
+        hint="Raise the limit where Spark's executors start (ulimit -n), the option "
+        "stateSpillAfterBytes, or the number of reducers, which share the state: it goes on where "
+        "it was.",
+    )
 
 
 def _temporary() -> str:

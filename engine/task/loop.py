@@ -56,6 +56,7 @@ from engine.wire.messages import (
     Address,
     EpochCommitMessage,
     LettersAlone,
+    StateLoading,
     SunkEpoch,
     TaskAlive,
     TaskFailed,
@@ -187,9 +188,7 @@ class _Task:
                 spec.named,
                 [each.name for each in transform.stateful],
             )
-            with blaming(CheckpointError, "reading its state", self._whose):
-                self._keeping.restore()
-            self._memory.check()
+            self._restore()
             with blaming(SinkError, "opening the sink", self._whose):
                 self._writer.open(spec.identity)
             with closing(self._close_writer, "closing the sink"):
@@ -199,6 +198,17 @@ class _Task:
                     closing(self._reporter.close, "writing the state"),
                 ):
                     self._run_epochs(transform)
+
+    def _restore(self) -> None:
+        spec, channel = self._spec, self._channel
+        takes_time = spec.kept is not None and bool(spec.kept.restored)
+        if takes_time:
+            channel.send(StateLoading(spec.run_id, spec.index))
+        with blaming(CheckpointError, "reading its state", self._whose):
+            self._keeping.restore()
+        self._memory.check()
+        if takes_time:
+            channel.send(StateLoading(spec.run_id, spec.index, is_over=True))
 
     def _hear(self) -> None:
         """Word from the driver, on the channel's thread."""

@@ -6,13 +6,14 @@ import errno
 import resource
 import socket
 
+from engine.base.open_files import NONE_LEFT
 from engine.base.options import PortRange
 from engine.errors import ConfigError
 
 _BACKLOG = 4_096
 _OTHER_FILES = 512
 """So many descriptors the rest of the process may need."""
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_DESCRIPTORS = (*NONE_LEFT, errno.ENOBUFS, errno.ENOMEM)
 """What an ``accept()`` fails with that would fail again at once: there is no room for one more."""
 
 

@@ -3,6 +3,7 @@
 =====================  =========  ==================================================
 message                sent by    meaning
 =====================  =========  ==================================================
+StateLoading           task       it loads its state, or has loaded it
 TaskStarted            task       the reader is open, the first epoch is being read
 TaskWired              task       it has reached all tasks that it sends rows to
 EpochCommitMessage     task       this partition's part of an epoch is prepared
@@ -44,6 +45,15 @@ class Address:
     host: str
     port: int
     certificate: str | None = None
+
+
+@dataclass(frozen=True)
+class StateLoading:
+    """Comes before :class:`TaskStarted`, twice, of a task whose checkpoint has state of it."""
+
+    run_id: str
+    partition: int
+    is_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,5 +186,13 @@ class Dismissed:
     committed: int = -1
 
 
-TaskMessage = TaskStarted | TaskWired | EpochCommitMessage | RecordsArrived | TaskFailed | TaskAlive
+TaskMessage = (
+    StateLoading
+    | TaskStarted
+    | TaskWired
+    | EpochCommitMessage
+    | RecordsArrived
+    | TaskFailed
+    | TaskAlive
+)
 DriverMessage = Welcome | Wiring | EpochMarker | HandedOut | Dismissed

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from engine.base.clock import ManualClock
+from engine.base.options import EngineOptions
 from engine.checkpoint.query_state import QueryState
-from engine.errors import NotEnoughSlotsError
+from engine.coordinator.coordinator import EpochCoordinator, Phase
+from engine.errors import NotEnoughSlotsError, TaskLostError
 from engine.execution.launcher import LaunchedTasks, OnEnd, ThreadLauncher
 from engine.execution.slots import (
     CLUSTER,
@@ -25,8 +27,10 @@ from engine.execution.slots import (
     SlotSupply,
     supply_of,
 )
+from engine.execution.start_watch import StartWatch
 from engine.query.handle import ContinuousQuery
 from engine.task.spec import TaskSpec
+from engine.wire.messages import StateLoading
 from tests.model import HOUR_MS
 from tests.simulation.story import WAIT_S, Story, await_status
 
@@ -286,6 +290,22 @@ def test_launched_tasks_that_find_no_slot_are_waited_for() -> None:
     assert watch.look(309.5, 0) is None
     with pytest.raises(NotEnoughSlotsError, match="1 of the query's 4 tasks"):
         watch.look(310.0, 1)
+
+
+def test_tasks_have_their_time_to_start_once_all_have_slots_and_their_state() -> None:
+    coordinator = EpochCoordinator(run_id="run", partitions=2, first_epoch=0, backlog_max=1)
+    watch = StartWatch(EngineOptions(), LOCAL, coordinator, "host:7100", launched_s=0.0)
+    assert watch.look(10.0, lambda: 1) == "Waiting for 1 of 2 task slots"
+    assert watch.look(11.0, lambda: 0) is None
+    watch.hear(StateLoading("run", 1))
+    assert watch.look(3_600.0, lambda: 0) is None
+    watch.hear(StateLoading("run", 1, is_over=True))
+    assert watch.look(3_720.0, lambda: 0) is None
+    with pytest.raises(TaskLostError, match=r"Only 0 of 2 .* started within 120 s.*host:7100"):
+        watch.look(3_720.5, lambda: 0)
+    coordinator.phase = Phase.WIRING
+    with pytest.raises(TaskLostError, match=r"Only 0 of 2 .* reached .* 120 s.*one another"):
+        watch.look(3_720.5, lambda: 0)
 
 
 @pytest.mark.parametrize(

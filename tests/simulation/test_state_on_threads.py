@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from engine.errors import (
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
+from engine.execution.start_watch import StartWatch
 from engine.pipeline.pipeline import Project
 from engine.pipeline.stateful import COMPLETE, UPDATE, Exchange
 from engine.query.handle import ContinuousQuery
@@ -37,6 +39,7 @@ from engine.state import arrays, chains, pieces
 from engine.state.committed_state import committed_state, tables_of
 from engine.state.snapshots import SnapshotWriter
 from engine.task.channel import Channel
+from engine.task.keeping import Keeping
 from engine.task.sending import SendingWriter
 from tests.disks import disk_of_64k
 from tests.model import NEVER_MS, ONE_ATTEMPT, Feed, ModelReader
@@ -392,6 +395,33 @@ def test_a_task_that_falls_silent_before_it_has_reached_the_others_is_lost(
     query = story.start(task_timeout_s=1)
     with pytest.raises(TaskLostError, match="is lost: it was silent for 1 s"):
         query.awaitTermination(WAIT_S)
+
+
+def test_a_state_may_take_longer_to_load_than_tasks_have_to_start(
+    story: CountStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = story.start()
+    story.grow(query, 20)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    looked_s: list[float] = []
+    look, restore = StartWatch.look, Keeping.restore
+
+    def watched(watch: StartWatch, now_s: float, unplaced: Callable[[], int]) -> str | None:
+        looked_s.append(now_s)
+        return look(watch, now_s, unplaced)
+
+    def slowly(keeping: Keeping) -> None:
+        wait_until(lambda: bool(looked_s) and looked_s[-1] - looked_s[0] > 1.5, "the driver looks")
+        restore(keeping)
+
+    monkeypatch.setattr(StartWatch, "look", watched)
+    monkeypatch.setattr(Keeping, "restore", slowly)
+    query = story.start(task_start_timeout_s=1)
+    story.grow(query, 60)
+    story.await_counts(query)
+    assert query.drain(WAIT_S)
+    assert story.sink.last() == counted(80, 2, before_s=story.closed_before_s())
 
 
 def test_a_union_of_counts_and_of_a_stream_that_keeps_nothing(story: CountStory) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from engine.base.open_files import open_files_max
 from engine.errors import StateTooLargeError
 from engine.state import arrays, columns
 from engine.state.arrays import Budget, full, grown, kept, kept_rows, within
@@ -97,6 +101,36 @@ def test_a_full_disk_is_told_before_anything_is_written(disk_of_64k: Path) -> No
     ):
         full(1 << 30, 0, np.int64)
     assert [*disk_of_64k.iterdir()] == [], "nor is there anything now"
+
+
+def test_a_state_may_have_as_many_files_as_the_system_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+        Budget(0, Scratch())
+        hard = before[1]
+        assert open_files_max() == (1 << 20 if hard == resource.RLIM_INFINITY else hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_who_may_open_no_more_files_is_told_so(tmp_path: Path) -> None:
+    """In a process of its own: a limit that was lowered for good cannot be raised again."""
+    code = f"""
+import resource
+from engine.errors import StateTooLargeError
+from engine.state.arrays import Budget, full, within
+from engine.state.scratch import Scratch
+resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+with within(Budget(0, Scratch({str(tmp_path)!r}))):
+    try:
+        kept = [full(1 << 16, 0, "int64") for _ in range(100)]
+    except StateTooLargeError as exc:
+        print(exc)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "more files than its process may have open, which are 50" in ran.stdout
+    assert "ulimit -n" in ran.stdout
 
 
 def test_little_memory(tmp_path: Path) -> None:
