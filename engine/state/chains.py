@@ -6,7 +6,8 @@ for: anything else is refused, and the error tells what it is instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,16 @@ from engine.base.open_files import allow_many_open_files
 from engine.errors import CheckpointCorruptError, CheckpointVersionError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
-from engine.state.files import Content, Header, Link, TableHead, checksum_of, decode, header_of
+from engine.state.files import (
+    Content,
+    Header,
+    Link,
+    TableHead,
+    checksum_of,
+    decode,
+    head_of,
+    header_of,
+)
 from engine.state.pieces import piece_bytes
 from engine.state.scratch import HERE, Scratch
 
@@ -87,6 +97,41 @@ def read_chains(
     return chains
 
 
+def read_schemas(storage: Storage, handles: Sequence[SnapshotHandle]) -> dict[TableHead, pa.Schema]:
+    """The tables of the files behind the handles, of which no more than the beginning is read.
+
+    :raises CheckpointCorruptError: a file is missing, or is no snapshot.
+    :raises CheckpointVersionError: a newer engine has written it.
+    """
+    found: dict[TableHead, pa.Schema] = {}
+    names = [handle.file for handle in handles if handle.file is not None]
+    ends = storage.together(*(partial(_head, storage, name) for name in names))
+    before = {link.file for header, _ in ends for link in header.chain}
+    others = storage.together(*(partial(_head, storage, name) for name in sorted(before)))
+    for header, schemas in (*ends, *others):
+        found |= zip(header.tables, schemas, strict=True)
+    return found
+
+
+def _head(storage: Storage, name: str) -> tuple[Header, list[pa.Schema]]:
+    with _refusing(storage, name):
+        return head_of(storage.beginning(name))
+
+
+@contextmanager
+def _refusing(storage: Storage, name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise _refused(storage, name, "is missing") from None
+    except CheckpointVersionError as exc:
+        raise CheckpointVersionError(
+            f"{storage.path(name)} cannot be read. {exc.message}", hint=exc.hint
+        ) from exc
+    except ValueError as exc:
+        raise _refused(storage, name, f"cannot be read: {exc}") from exc
+
+
 @dataclass(frozen=True)
 class _Reading:
     """:param scratch: large files are looked into where they are, or in a copy; None: all are held
@@ -101,21 +146,11 @@ class _Reading:
         return self.storage.together(*(partial(self._read, *each) for each in wanted))
 
     def _read(self, name: str, checksum: str, nbytes: int) -> StateFile:
-        storage = self.storage
-        try:
+        with _refusing(self.storage, name):
             data = self._content(name, nbytes)
-        except FileNotFoundError:
-            raise _refused(storage, name, "is missing") from None
-        if checksum_of(data) != checksum:
-            raise _refused(storage, name, _difference(name, data, self.query_id))
-        try:
+            if checksum_of(data) != checksum:
+                raise _refused(self.storage, name, _difference(name, data, self.query_id))
             header, tables = decode(data)
-        except CheckpointVersionError as exc:
-            raise CheckpointVersionError(
-                f"{storage.path(name)} cannot be read. {exc.message}", hint=exc.hint
-            ) from exc
-        except ValueError as exc:
-            raise _refused(storage, name, f"cannot be read: {exc}") from exc
         link = Link(name, checksum, len(data), sum(table.num_rows for table in tables))
         return StateFile(header, dict(zip(header.tables, tables, strict=True)), link)
 

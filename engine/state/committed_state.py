@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.pins import all_pins, committed_entries
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
+from engine.state.chains import read_schemas
 from engine.state.files import TableHead
 from engine.state.restoring import read_pieces, together
 
@@ -86,13 +88,7 @@ def pieces_of(
     :raises ConfigError: it keeps no state; lists those that do. Or see :func:`read_state`.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     """
-    handles = state.of_stage(stage)
-    if not handles:
-        raise ConfigError(
-            f"Stage {stage} of {checkpoint.url} keeps no state.",
-            hint=f"Those that do: {', '.join(map(str, state.stages))}.",
-        )
-    return read_state(checkpoint, state, handles)
+    return read_state(checkpoint, state, _handles(checkpoint, state, stage))
 
 
 def read_state(
@@ -105,7 +101,7 @@ def read_state(
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     """
     first = min(handles, key=lambda handle: handle.first_group)
-    try:
+    with _while_there(checkpoint, state):
         yield from read_pieces(
             checkpoint.storage,
             handles,
@@ -113,9 +109,6 @@ def read_state(
             query_id=checkpoint.query_id(),
             watermark_ms=state.watermark_of(first.stage),
         )
-    except CheckpointCorruptError:
-        committed_state(checkpoint, state.epoch)  # entries go before the files that they need
-        raise
 
 
 def tables_of(
@@ -128,6 +121,29 @@ def tables_of(
 def schemas_of(
     checkpoint: CheckpointFolder, state: CommittedState, stage: int
 ) -> dict[TableHead, pa.Schema]:
-    """The tables of a pipeline without their rows; as :func:`pieces_of`."""
-    first = next(pieces_of(checkpoint, state, stage), {})
-    return {head: rows.schema for head, rows in first.items()}
+    """The tables of a pipeline that have, or had, rows; no row is read. Errors as of
+    :func:`pieces_of`, but a file may be damaged, or another one."""
+    handles = _handles(checkpoint, state, stage)
+    with _while_there(checkpoint, state):
+        return read_schemas(checkpoint.storage, handles)
+
+
+def _handles(
+    checkpoint: CheckpointFolder, state: CommittedState, stage: int
+) -> list[SnapshotHandle]:
+    handles = state.of_stage(stage)
+    if not handles:
+        raise ConfigError(
+            f"Stage {stage} of {checkpoint.url} keeps no state.",
+            hint=f"Those that do: {', '.join(map(str, state.stages))}.",
+        )
+    return handles
+
+
+@contextmanager
+def _while_there(checkpoint: CheckpointFolder, state: CommittedState) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointCorruptError:
+        committed_state(checkpoint, state.epoch)  # entries go before the files that they need
+        raise

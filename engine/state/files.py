@@ -31,6 +31,7 @@ from engine.state.contract import StateTable
 VERSION: Final = 1
 Content = bytes | mmap.mmap
 _METADATA: Final = b"snapshot"
+_MAGIC: Final = b"ARROW1\0\0"
 _CHECKSUM_BYTES: Final = 16
 _BATCH_ROWS_MIN: Final = 1_000
 """Smaller batches are put together, for each has its price when it is read."""
@@ -153,7 +154,7 @@ def decode(data: Content) -> tuple[Header, list[pa.Table]]:
     :raises CheckpointVersionError: of a newer format.
     """
     reader = _open(data)
-    header = _header(reader)
+    header = _header(reader.schema)
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
     return header, [
         _as_table(field, [batch.column(index) for batch in batches])
@@ -163,7 +164,19 @@ def decode(data: Content) -> tuple[Header, list[pa.Table]]:
 
 def header_of(data: Content) -> Header:
     """As :func:`decode`, and the rows are not looked at: they may be damaged."""
-    return _header(_open(data))
+    return _header(_open(data).schema)
+
+
+def head_of(beginning: bytes) -> tuple[Header, list[pa.Schema]]:
+    """What a file is, and the schemas of its tables; as :func:`decode`.
+
+    :param beginning: of the file, with its schema, which comes first.
+    """
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(beginning[len(_MAGIC) :]))
+    except (pa.ArrowException, OSError) as exc:
+        raise ValueError(f"it is no Arrow IPC file: {exc}") from exc
+    return _header(schema), [pa.schema(list(field.type.value_type)) for field in schema]
 
 
 def _open(data: Content) -> pa.ipc.RecordBatchFileReader:
@@ -173,8 +186,8 @@ def _open(data: Content) -> pa.ipc.RecordBatchFileReader:
         raise ValueError(f"it is no Arrow IPC file: {exc}") from exc
 
 
-def _header(reader: pa.ipc.RecordBatchFileReader) -> Header:
-    metadata = reader.schema.metadata or {}
+def _header(schema: pa.Schema) -> Header:
+    metadata = schema.metadata or {}
     return Header.from_json(load_object(metadata.get(_METADATA, b"")))
 
 

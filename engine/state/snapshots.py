@@ -181,6 +181,14 @@ class SnapshotWriter:
         # Else the last file goes on naming those that it has followed.
 
     def _shorten(self, chain: Chain, epoch: int, watermark_ms: int) -> None:
+        try:
+            self._shortened = (chain.links, self._merged(chain, epoch, watermark_ms))
+        except CheckpointCorruptError:
+            if self._links[: len(chain.links)] == chain.links:
+                raise
+            # A whole snapshot has begun a chain of its own, and retention has removed these files.
+
+    def _merged(self, chain: Chain, epoch: int, watermark_ms: int) -> tuple[Link, ...]:
         links: tuple[Link, ...] = ()
         for tables in read_pieces(
             self._storage,
@@ -193,7 +201,7 @@ class SnapshotWriter:
             rows = tuple(map(by_group, tables.values()))
             if not links or any(map(len, rows)):
                 links = (*links, self._create(epoch, watermark_ms, links, tuple(tables), rows))
-        self._shortened = (chain.links, links)
+        return links
 
     def _create(
         self,

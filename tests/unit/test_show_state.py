@@ -11,8 +11,9 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.retention import prune
+from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, ConfigError
-from engine.state.committed_state import committed_state, tables_of
+from engine.state.committed_state import committed_state, schemas_of, tables_of
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
 from tests.unit.test_state_retention import Query
 
@@ -59,17 +60,35 @@ def test_an_epoch_that_retention_removes_while_it_is_read(query: Query) -> None:
     early = committed_state(checkpoint, 0)
     query.count(40)  # another chain of files has begun
     prune(checkpoint, keep_epochs=2)
-    with pytest.raises(ConfigError, match="Epoch 0 is not among") as told:
-        tables_of(checkpoint, early, 1)
-    assert told.value.hint == "Available: 48 to 49."
+    for look in (tables_of, schemas_of):
+        with pytest.raises(ConfigError, match="Epoch 0 is not among") as told:
+            look(checkpoint, early, 1)
+        assert told.value.hint == "Available: 48 to 49."
 
 
 def test_a_file_that_is_missing_is_no_epoch_that_was_removed(query: Query) -> None:
     checkpoint = query.checkpoint
     state = committed_state(checkpoint)
     checkpoint.storage.delete(str(state.handles[0].file))
-    with pytest.raises(CheckpointCorruptError, match="is missing"):
-        tables_of(checkpoint, state, 1)
+    for look in (tables_of, schemas_of):
+        with pytest.raises(CheckpointCorruptError, match="is missing"):
+            look(checkpoint, state, 1)
+
+
+def test_whoever_wants_the_columns_reads_no_rows(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = query.checkpoint
+    state = committed_state(checkpoint)
+    columns = {head: rows.schema for head, rows in tables_of(checkpoint, state, 1).items()}
+    assert columns
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "read", None)
+        patch.setattr(LocalStorage, "mapped", None)
+        assert schemas_of(checkpoint, state, 1) == columns
+    (checkpoint.storage.root / str(state.handles[0].file)).write_bytes(b"torn")
+    with pytest.raises(CheckpointCorruptError, match="cannot be read"):
+        schemas_of(checkpoint, state, 1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -368,6 +368,31 @@ def test_a_chain_that_cannot_be_shortened_goes_on(
         handle = to.prepare(epoch, 0, [shelf]).write()
         assert read(storage, [handle], COUNTS)[0] == shelf.rows
     assert handle.since > 12
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_files_that_nobody_needs_any_more_need_not_be_made_into_one(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    monkeypatch.setattr(snapshots, "FILES_MAX", 3)
+    monkeypatch.setattr(snapshots, "WHOLE_ROWS_MIN", 100)
+    shelf, slow = Shelf(COUNTS), Slow()
+    to = writer(storage, range(GROUPS), later=slow)
+    epochs: list[Mapping[Any, Any]] = [{("0", None): (epoch,)} for epoch in range(3)]
+    for epoch, rows in enumerate([*epochs, MANY if is_new else {}]):
+        for key, value in rows.items():
+            shelf.put(key, value)
+        handle = to.prepare(epoch, 0, [shelf]).write()
+    (waiting,) = slow.work
+    for name in storage.files_below("state"):
+        if name.split("/")[-1].startswith("0-"):
+            storage.delete(f"state/{name}")
+    if not is_new:
+        with pytest.raises(CheckpointCorruptError, match="is missing"):
+            waiting()
+        return
+    waiting()
+    assert read(storage, [handle], COUNTS)[0] == MANY
 
 
 def test_a_restart_goes_on_behind_the_chain(storage: Storage) -> None:

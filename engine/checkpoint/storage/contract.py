@@ -65,6 +65,14 @@ class Storage(ABC):
                 rest = rest[scratch.write(rest) :]
         return mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ)
 
+    def beginning(self, name: str) -> bytes:
+        """The first megabytes of a file; all of one that has no more.
+
+        :raises FileNotFoundError: there is none.
+        :raises CheckpointError: it cannot be read.
+        """
+        return next(self._parts(name), b"")
+
     def _parts(self, name: str) -> Iterator[bytes]:
         """The content of a file, piece by piece; see :meth:`mapped` for errors."""
         yield self.read(name)

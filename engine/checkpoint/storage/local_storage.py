@@ -36,6 +36,7 @@ _HINTS = {
     errno.EIO: "The device fails: check it before the query is started again.",
     errno.ENOTSUP: "Checkpoints need a file system with hard links.",
 }
+_BEGINNING_BYTES = 1 << 22
 
 
 class LocalStorage(Storage):
@@ -49,22 +50,26 @@ class LocalStorage(Storage):
         self.url = str(self.root)
 
     def read(self, name: str) -> bytes:
-        path = self.root / name
-        try:
+        with self._reading(name) as path:
             return disk.read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(str(path)) from None
-        except OSError as exc:
-            raise _error("read", path, exc) from exc
+
+    def beginning(self, name: str) -> bytes:
+        with self._reading(name) as path, path.open("rb") as file:
+            return file.read(_BEGINNING_BYTES)
 
     def mapped(self, name: str, scratch: IO[bytes]) -> mmap.mmap:
-        path = self.root / name
-        try:
+        with self._reading(name) as path:
             descriptor = disk.system.open(path, os.O_RDONLY)
             try:
                 return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
             finally:
                 disk.system.close(descriptor)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[Path]:
+        path = self.root / name
+        try:
+            yield path
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(str(path)) from None
         except OSError as exc:
