@@ -2,7 +2,9 @@
 
 Offsets are taken from the records, never counted: the markers of transactions and what compaction
 has removed leave gaps. Behind the last record the client tells where the partition ends, so that
-an offset comes to stand behind a marker, too.
+an offset comes to stand behind a marker, too. But it tells that only when a broker has had nothing
+for as long as a fetch waits; of a partition in which something always comes, its end when the
+broker last answered is compared with the position.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class KafkaPartitionsReader(PartitionsReader):
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
         self._at_end: set[int] = set()
+        self._with_gaps: set[TopicPartition] = set()
         self._complaints = Complaints()
         self._opened_s = time.monotonic()
         self._unheard = set(self._places)
@@ -108,7 +111,9 @@ class KafkaPartitionsReader(PartitionsReader):
 
     @property
     def caught_up(self) -> Set[int]:
-        return self._at_end
+        if not self._ready:
+            return self._at_end
+        return self._at_end - {self._places[at] for at, _, _ in self._ready}
 
     @property
     def exhausted(self) -> bool:
@@ -150,13 +155,25 @@ class KafkaPartitionsReader(PartitionsReader):
         if has_events:
             messages, position = self._without_events(at, messages)
         if messages:
-            position = max(position, messages[-1].offset() + 1)
+            behind = messages[-1].offset() + 1
+            if behind - position != len(messages):
+                self._with_gaps.add(at)
+            position = max(position, behind)
+            if self._is_at_end(at, position):
+                self._at_end.add(self._places[at])
         if self._until is not None:
             end = self._until[at]
             messages = [each for each in messages if each.offset() < end]
             position = min(position, end)
         self._positions[at] = position
         return self._batch(at, messages) if messages else None
+
+    def _is_at_end(self, at: TopicPartition, position: int) -> bool:
+        """Whether nothing more was there when the broker last answered. What ends a transaction may
+        be behind its last record: no record is, and no position was told yet."""
+        found = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(*at), cached=True)
+        end = -1 if found is None else int(found[1])
+        return 0 <= end <= position + (at in self._with_gaps)
 
     def _batch(self, at: TopicPartition, messages: Sequence[Any]) -> pa.RecordBatch | None:
         """Of those that can be rows; None if none can.

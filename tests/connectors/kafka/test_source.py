@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +162,49 @@ def test_a_partition_has_caught_up_where_it_ends(topic: Topic) -> None:
         wait_until(lambda: reader.read(0.1), "a record")
         wait_until(lambda: reader.read(0.1) or reader.caught_up == {0, 1}, "they have again")
     driver.stop()
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_a_partition_in_which_something_always_comes_has_caught_up(
+    kafka: Cluster, in_transactions: bool
+) -> None:
+    """The broker never has nothing for as long as a fetch waits, so the client tells no end."""
+    topic = Topic.new(kafka, partitions=1)
+    settings = {"transactional.id": topic.name} if in_transactions else {}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, **settings})
+    if in_transactions:
+        producer.init_transactions(READY_S)
+    over = threading.Event()
+
+    def produce() -> None:
+        while not over.wait(0.01):
+            if in_transactions:
+                producer.begin_transaction()
+            producer.produce(topic.name, "now")
+            producer.flush(READY_S)
+            if in_transactions:
+                producer.commit_transaction(READY_S)
+
+    driver = reader_of(topic)
+    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
+    assert isinstance(reader, KafkaPartitionsReader)
+    told: list[bool] = []
+
+    def look() -> bool:
+        if reader.read(0.1) is not None:
+            told.append(0 in reader.caught_up)
+        return len(told) >= 100
+
+    producing = threading.Thread(target=produce, daemon=True)
+    producing.start()
+    try:
+        with contextlib.closing(reader):
+            wait_until(look, "many batches")
+    finally:
+        over.set()
+        producing.join()
+        driver.stop()
+    assert sum(told[50:]) > 10
 
 
 # -- rows -----------------------------------------------------------------------------------------
