@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -19,6 +19,8 @@ class SnapshotHandle:
     :param rows: how many the state has, as far as it is known.
     :param nbytes: of all files of the chain.
     :param lag_ms: so far behind the query's watermark is that of its rows.
+    :param replaced: the files in whose place another one has come since the epoch before; told to
+        the driver, and in no entry.
     """
 
     stage: int
@@ -30,10 +32,12 @@ class SnapshotHandle:
     rows: int = 0
     nbytes: int = 0
     lag_ms: int = 0
+    replaced: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """For the offset log."""
         entry = asdict(self)
+        del entry["replaced"]
         if not self.lag_ms:
             del entry["lag_ms"]
         return entry

@@ -4,6 +4,9 @@ The state behind an epoch is in the files of its chain, which are of epochs from
 handle up to that of its newest file. From one epoch to the next ``since`` never falls. So all files
 of earlier epochs than ``since`` of the oldest entry that is kept may go, but for those that a pin
 needs; the files that failed attempts and rewinds have left go with them.
+
+Files in the middle of a chain may have been made into one: a query that runs removes those itself
+(:class:`engine.checkpoint.state_retention.StatePurge`), and here they count as needed.
 """
 
 from __future__ import annotations
@@ -30,17 +33,25 @@ def removable(
     since: dict[int, int] = {}
     for handle in oldest:
         since[handle.stage] = min(handle.since, since.get(handle.stage, kept_from))
-    chains = [(each.stage, each.since, newest.epoch) for each in pinned if (newest := _name(each))]
-    found = []
+    early = []
     for file in files:
         name = SnapshotName.parse(file)
-        if name is None or name.epoch >= since.get(name.stage, kept_from):
-            continue
-        if not any(
+        if name is not None and name.epoch < since.get(name.stage, kept_from):
+            early.append((name.epoch, file))
+    return unpinned([file for _, file in sorted(early)], pinned)
+
+
+def unpinned(files: Iterable[str], pinned: Sequence[SnapshotHandle]) -> list[str]:
+    """Those files of snapshots that no pin may need, in their order; see :func:`removable`."""
+    chains = [(each.stage, each.since, newest.epoch) for each in pinned if (newest := _name(each))]
+    return [
+        file
+        for file in files
+        if (name := SnapshotName.parse(file)) is not None
+        and not any(
             stage == name.stage and first <= name.epoch <= last for stage, first, last in chains
-        ):
-            found.append((name.epoch, file))
-    return [file for _, file in sorted(found)]
+        )
+    ]
 
 
 def _name(handle: SnapshotHandle) -> SnapshotName | None:

@@ -97,6 +97,16 @@ def read_chains(
     return chains
 
 
+def read_files(
+    storage: Storage, links: Sequence[Link], query_id: str | None, scratch: Scratch = HERE
+) -> list[StateFile]:
+    """Some files of a chain; as :func:`read_chains`."""
+    allow_many_open_files()
+    is_large = sum(link.nbytes for link in links) > piece_bytes(scratch)
+    read = _Reading(storage, query_id, scratch if is_large else None)
+    return list(read([(link.file, link.checksum, link.nbytes) for link in links]))
+
+
 def read_schemas(storage: Storage, handles: Sequence[SnapshotHandle]) -> dict[TableHead, pa.Schema]:
     """The tables of the files behind the handles, of which no more than the beginning is read.
 

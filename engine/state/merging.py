@@ -27,21 +27,35 @@ def newest_rows(whole: pa.Table, changes: Sequence[pa.Table], keys: int) -> pa.T
     :param changes: the oldest first.
     :param keys: how many columns the key has, behind the two in front; 0: there is one row.
     """
-    changed = pa.concat_tables([whole.slice(0, 0), *changes]).combine_chunks()
+    changed, columns = _newest([whole.slice(0, 0), *changes], keys)
     if not changed.num_rows:
         return whole
     if keys == 0:
-        return _there(changed.slice(changed.num_rows - 1))
-    columns = comparable(changed, keys)
-    last = _last_of_each(columns)
-    changed = changed.take(last)
-    columns = [column.take(last) for column in columns]
+        return _there(changed)
     replaced = _rows_among(comparable(whole, keys), columns)
     if len(replaced):
         stay = np.ones(whole.num_rows, bool)
         stay[replaced] = False
         whole = whole.filter(pa.array(stay))
     return pa.concat_tables([whole, _there(changed)])
+
+
+def newest_changes(changes: Sequence[pa.Table], keys: int) -> pa.Table:
+    """What remains of changes, in no order: of each key one row, which may say that it is gone.
+
+    :param changes: one at least; for both see :func:`newest_rows`.
+    """
+    return _newest(changes, keys)[0]
+
+
+def _newest(changes: Sequence[pa.Table], keys: int) -> tuple[pa.Table, list[pa.Array]]:
+    """The last row of each key, and its key as columns that Arrow can compare."""
+    changed = pa.concat_tables(changes).combine_chunks()
+    if not changed.num_rows or keys == 0:
+        return changed.slice(max(changed.num_rows - 1, 0)), []
+    columns = comparable(changed, keys)
+    last = _last_of_each(columns)
+    return changed.take(last), [column.take(last) for column in columns]
 
 
 def _there(rows: pa.Table) -> pa.Table:

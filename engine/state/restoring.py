@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
-from engine.state.chains import HINT, Chain, StateFile, read_chains
+from engine.state.chains import HINT, Chain, StateFile, read_chains, read_files
 from engine.state.contract import KIND, StatefulStage
-from engine.state.files import TableHead
-from engine.state.merging import IN_FRONT, newest_rows
+from engine.state.files import Link, TableHead
+from engine.state.merging import IN_FRONT, newest_changes, newest_rows
 from engine.state.pieces import piece_bytes
 from engine.state.scratch import HERE, Scratch
 from engine.state.slices import Slice, bytes_by_group, slices_of
@@ -87,6 +87,25 @@ def read_pieces(
     return _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch))
 
 
+def read_changes(
+    storage: Storage,
+    links: Sequence[Link],
+    groups: range,
+    *,
+    query_id: str | None,
+    scratch: Scratch = HERE,
+) -> Iterator[dict[TableHead, pa.Table]]:
+    """What files of changes that follow each other have changed together, as :func:`read_pieces`;
+    some of the rows say that their key is gone.
+
+    :param links: of the same key groups, the oldest first; none of a whole snapshot.
+    """
+    files = read_files(storage, links, query_id, scratch)
+    heads = dict.fromkeys(head for file in files for head in file.tables)
+    for part in _slices([files], groups, piece_bytes(scratch)):
+        yield {head: newest_changes(_parts(files, head, part), head.keys) for head in heads}
+
+
 def read_tables(
     storage: Storage,
     handles: Sequence[SnapshotHandle],
@@ -148,16 +167,20 @@ def _slices(chains: Sequence[Sequence[StateFile]], groups: range, bytes_max: int
 
 def _newest(files: Sequence[StateFile], head: TableHead, part: Slice) -> pa.Table:
     """The rows that are there at the end of a chain."""
-    found = [
-        (file.header.epoch, part.of(file.tables[head], head.keys, _groups_of(file)))
+    # What is of the first file's epoch is whole: a table that is not there was empty.
+    epoch = files[0].header.epoch
+    whole = _parts([file for file in files if file.header.epoch == epoch], head, part)
+    changes = _parts([file for file in files if file.header.epoch != epoch], head, part)
+    none = (whole or changes)[0].slice(0, 0)
+    return newest_rows(pa.concat_tables([none, *whole]), changes, head.keys)
+
+
+def _parts(files: Sequence[StateFile], head: TableHead, part: Slice) -> list[pa.Table]:
+    return [
+        part.of(file.tables[head], head.keys, _groups_of(file))
         for file in files
         if head in file.tables
     ]
-    # What is of the first file's epoch is whole: a table that is not there was empty.
-    first = files[0].header.epoch
-    whole = [found[0][1].slice(0, 0), *(rows for epoch, rows in found if epoch == first)]
-    changes = [rows for epoch, rows in found if epoch != first]
-    return newest_rows(pa.concat_tables(whole), changes, head.keys)
 
 
 def _groups_of(file: StateFile) -> range:

@@ -6,9 +6,12 @@ changes is the task's own work, between two epochs; they are written on another 
 next epoch runs. A file is durable when :meth:`Job.write` returns, and is part of the state when the
 offset log names it. Files are created, and never changed.
 
-When a restart would have much to read, the files of the chain are made into one, of the same epoch
-as the last of them. That is nobody's business but the storage's: it takes as long as it takes, the
+When a restart would have much to read, files of the chain are made into one, of the same epoch as
+the last of them. That is nobody's business but the storage's: it takes as long as it takes, the
 task goes on, and the next file that is written follows the new one in the place of the old ones.
+If their bytes are the reason, all are made into one, a whole snapshot. If it is their number, only
+the newest are, and before them those that are no larger than all behind them: so a change is
+written again as often as the changes since the whole snapshot have doubled, and not each time.
 
 What is more than a piece (:mod:`engine.state.pieces`) becomes several files of one epoch, each with
 rows of its own: no more than a piece is ever in memory. Those of the first epoch of a chain are the
@@ -31,8 +34,8 @@ from engine.snapshots.names import CHECKSUM_DIGITS, SnapshotName
 from engine.state.chains import Chain
 from engine.state.contract import StatefulStage
 from engine.state.files import Header, Link, TableHead, checksum_of, encode
-from engine.state.pieces import Gathering, Piece, by_group
-from engine.state.restoring import read_pieces
+from engine.state.pieces import Gathering, Piece, by_group, piece_bytes
+from engine.state.restoring import read_changes, read_pieces
 from engine.state.scratch import HERE, Scratch
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 FILES_MAX: Final = 30
 """Longer chains are made shorter."""
 CHANGES_SHARE_MAX: Final = 0.5
-"""So are those whose changes are larger than this part of the file that they follow..."""
+"""So are those whose changes are larger than this part of the whole snapshot that they follow..."""
 CHANGES_BYTES_MIN: Final = 1 << 20
 """... and than so many bytes."""
 WHOLE_ROWS_MIN: Final = 1 << 13
@@ -92,6 +95,7 @@ class SnapshotWriter:
         self._links = () if chain is None else chain.links
         self._asked_at = 0  # the length of the chain that is being made into one file
         self._shortened: tuple[tuple[Link, ...], tuple[Link, ...]] | None = None
+        self._replaced: tuple[str, ...] = ()
 
     def prepare(self, epoch: int, watermark_ms: int, stages: Sequence[StatefulStage]) -> Job:
         """Take what the epoch has changed.
@@ -132,9 +136,17 @@ class SnapshotWriter:
     # -- on the writing thread ------------------------------------------------------------------
 
     def _write(self, job: Job) -> SnapshotHandle:
+        before = self._last
+        handle = self._written(job)
+        if handle is before:
+            return handle
+        replaced, self._replaced = self._replaced, ()
+        return replace(handle, replaced=replaced)
+
+    def _written(self, job: Job) -> SnapshotHandle:
         self._take_shortened()
         if job.whole:
-            self._links, self._asked_at = (), 0
+            self._links, self._asked_at, self._replaced = (), 0, ()
         if not job.pieces:
             # Nothing has changed; or all there is was asked for, and there is nothing.
             if job.whole:
@@ -157,14 +169,14 @@ class SnapshotWriter:
     def _is_long(self) -> bool:
         """And not being made shorter already; if that has failed, it is asked for anew when as many
         files have come behind it."""
-        whole = _whole(self._links)
-        others = self._links[len(whole) :]
         if self._asked_at:
             return len(self._links) >= self._asked_at + FILES_MAX
-        limit = max(CHANGES_SHARE_MAX * sum(link.nbytes for link in whole), CHANGES_BYTES_MIN)
-        return bool(others) and (
-            len(others) + 1 >= FILES_MAX or sum(link.nbytes for link in others) > limit
-        )
+        changes = self._links[len(_whole(self._links)) :]
+        # A large file costs what its rows cost; and two of them would not become one.
+        small = [link for link in changes if 2 * link.nbytes < piece_bytes(self._scratch)]
+        if _nbytes(changes) > CHANGES_BYTES_MIN and _are_large(self._links):
+            return True
+        return bool(small) and len(small) + 1 >= FILES_MAX
 
     def _take_shortened(self) -> None:
         """Go on behind one file in the place of those that were made into it."""
@@ -176,28 +188,49 @@ class SnapshotWriter:
             return  # asked for twice, and this is the second one
         self._asked_at = 0
         self._links = (*links, *self._links[len(files) :])
+        if links[0] == files[0]:  # else they are older than the chain
+            self._replaced += tuple(link.file for link in files if link not in links)
         if len(self._links) == len(links):
             self._last = self._handle(_epoch_of(links[0]), self._links)
         # Else the last file goes on naming those that it has followed.
 
     def _shorten(self, chain: Chain, epoch: int, watermark_ms: int) -> None:
+        links = chain.links
+        first = 0 if _are_large(links) else _first_of_newest(links)
+        if first == len(links) - 1:
+            first = 0  # there are no two
         try:
-            self._shortened = (chain.links, self._merged(chain, epoch, watermark_ms))
+            merged = self._merged(chain, first, epoch, watermark_ms)
         except CheckpointCorruptError:
-            if self._links[: len(chain.links)] == chain.links:
+            if self._links[: len(links)] == links:
                 raise
-            # A whole snapshot has begun a chain of its own, and retention has removed these files.
+            return  # a whole snapshot has begun a chain of its own, and retention removed these
+        self._shortened = (links, merged)
 
-    def _merged(self, chain: Chain, epoch: int, watermark_ms: int) -> tuple[Link, ...]:
-        links: tuple[Link, ...] = ()
-        for tables in read_pieces(
-            self._storage,
-            [chain.handle],
-            self._groups,
-            query_id=self._query_id,
-            watermark_ms=watermark_ms,
-            scratch=self._scratch,
-        ):
+    def _merged(self, chain: Chain, first: int, epoch: int, watermark_ms: int) -> tuple[Link, ...]:
+        """The chain with one file in the place of those from one on, or with several pieces.
+
+        :param first: the place of that one; 0: the whole chain is made into a whole snapshot.
+        """
+        if first:
+            pieces = read_changes(
+                self._storage,
+                chain.links[first:],
+                self._groups,
+                query_id=self._query_id,
+                scratch=self._scratch,
+            )
+        else:
+            pieces = read_pieces(
+                self._storage,
+                [chain.handle],
+                self._groups,
+                query_id=self._query_id,
+                watermark_ms=watermark_ms,
+                scratch=self._scratch,
+            )
+        links = chain.links[:first]
+        for tables in pieces:
             rows = tuple(map(by_group, tables.values()))
             if not links or any(map(len, rows)):
                 links = (*links, self._create(epoch, watermark_ms, links, tuple(tables), rows))
@@ -249,7 +282,7 @@ class SnapshotWriter:
             checksum=None if newest is None else newest.checksum,
             since=since,
             rows=sum(link.rows for link in links),
-            nbytes=sum(link.nbytes for link in links),
+            nbytes=_nbytes(links),
             lag_ms=self._lag_ms,
         )
 
@@ -257,6 +290,25 @@ class SnapshotWriter:
 def _whole(links: Sequence[Link]) -> Sequence[Link]:
     """The files of a chain that are its whole snapshot: those of its first epoch."""
     return [link for link in links if _epoch_of(link) == _epoch_of(links[0])]
+
+
+def _nbytes(links: Sequence[Link]) -> int:
+    return sum(link.nbytes for link in links)
+
+
+def _are_large(links: Sequence[Link]) -> bool:
+    """Whether what has changed since the whole snapshot is, beside that."""
+    whole = _nbytes(_whole(links))
+    return _nbytes(links) - whole > CHANGES_SHARE_MAX * whole
+
+
+def _first_of_newest(links: Sequence[Link]) -> int:
+    """The place of the first of those that are made into one for their number."""
+    changes = len(_whole(links))
+    first = max(len(links) - max(FILES_MAX // 2, 2), changes)
+    while first > changes and links[first - 1].nbytes <= _nbytes(links[first:]):
+        first -= 1
+    return first
 
 
 def _epoch_of(link: Link) -> int:

@@ -80,6 +80,7 @@ class Slow:
     st.booleans(),
     st.sampled_from([0, 2, 1_000]),
     st.sampled_from([600, 2_000, None]),
+    st.sampled_from([0.5, 100.0]),
 )
 @settings(max_examples=200, deadline=None)
 def test_whatever_happens_what_is_restored_is_what_was_there(
@@ -88,10 +89,12 @@ def test_whatever_happens_what_is_restored_is_what_was_there(
     is_slow: bool,
     whole_rows_min: int,
     piece_bytes: int | None,
+    share_max: float,
 ) -> None:
     storage = open_storage(f"memory://{uuid.uuid4()}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "FILES_MAX", files_max)
+        patch.setattr(snapshots, "CHANGES_SHARE_MAX", share_max)
         patch.setattr(snapshots, "WHOLE_ROWS_MIN", whole_rows_min)
         if piece_bytes is not None:
             patch.setattr(pieces, "PIECE_BYTES", piece_bytes)
@@ -349,6 +352,29 @@ def test_an_epoch_without_changes_takes_the_one_file(storage: Storage) -> None:
     assert rows == shelf.rows
     assert chain is not None
     assert len(chain.links) == 1
+
+
+def test_few_changes_of_a_large_state_are_not_the_whole_state_again_and_again(
+    storage: Storage,
+) -> None:
+    shelf = Shelf(COUNTS)
+    to = writer(storage, range(GROUPS))
+    for n in range(20_000):
+        shelf.put((f"large {n}", None), (n,))
+    first = to.prepare(0, 0, [shelf]).write()
+    for epoch in range(1, 150):
+        if epoch % 10:
+            shelf.put((str(epoch % 7), None), (epoch,))
+        else:
+            shelf.drop((str(epoch % 7), None))
+        handle = to.prepare(epoch, 0, [shelf]).write()
+        if epoch % 13 == 0:
+            rows, chain = read(storage, [handle], COUNTS)
+            assert rows == shelf.rows
+            assert chain is not None
+            assert len(chain.links) <= snapshots.FILES_MAX
+    assert handle.since == 0
+    assert handle.nbytes < 1.5 * first.nbytes
 
 
 def test_a_chain_that_cannot_be_shortened_goes_on(

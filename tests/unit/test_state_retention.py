@@ -44,7 +44,9 @@ class Query:
             for groups in (range(4), range(4, GROUPS))
         ]
 
-    def run(self, *epochs: Rows) -> None:
+    def run(self, *epochs: Rows) -> list[SnapshotHandle]:
+        """What the last of them has kept."""
+        handles: list[SnapshotHandle] = []
         for rows in epochs:
             for key, value in rows.items():
                 self.shelves[sum(repr(key).encode()) % GROUPS // 4].put(key, value)
@@ -56,10 +58,11 @@ class Query:
             self.checkpoint.offsets.add(self.epoch, OffsetEntry((self.epoch,), metadata))
             self.checkpoint.commits.add(self.epoch, CommitEntry())
             self.epoch += 1
+        return handles
 
-    def count(self, epochs: int) -> None:
+    def count(self, epochs: int) -> list[SnapshotHandle]:
         """Each a change of a few keys; a whole snapshot now and then."""
-        self.run(*map(expected_at, range(self.epoch, self.epoch + epochs)))
+        return self.run(*map(expected_at, range(self.epoch, self.epoch + epochs)))
 
 
 def state_at(checkpoint: Checkpoint, epoch: int, text: str | None = None) -> Rows:
@@ -224,6 +227,36 @@ def test_a_running_query_removes_what_it_needs_no_more(query: Query) -> None:
         for epoch in {*range(kept_from, 40, 8), 39}:
             assert state_at(checkpoint, epoch) == expected_at(epoch)
     assert len(removed) == len(everything) - len(files(checkpoint)) > 40
+
+
+@pytest.mark.parametrize("pinned", [None, 60])
+def test_a_running_query_removes_what_was_made_into_one(folder: str, pinned: int | None) -> None:
+    """Small changes of a large state: its chain does not begin anew for a long time."""
+    checkpoint = Checkpoint(f"{folder}/large")
+    query = Query(checkpoint)
+    large = {(f"large {n}", None): (n,) for n in range(20_000)}
+    query.run({**large, **expected_at(0)})
+    purge = StatePurge(checkpoint)
+    for epoch in range(1, 200):
+        purge.note(epoch, query.count(1))
+        if epoch == pinned:
+            checkpoint.pin("gold", epoch)
+        kept_from = max(epoch - 4, 0)
+        for log in (checkpoint.commits, checkpoint.offsets):
+            log.purge(kept_from)
+        purge(kept_from, lambda: None)
+        for kept in {kept_from, epoch} if epoch % 7 == 0 else ():
+            assert state_at(checkpoint, kept) == {**large, **expected_at(kept)}
+    assert {handle.since for handle in noted_state(checkpoint.offsets.get(199))} == {0}
+    epochs = sorted(name.epoch for file in files(checkpoint) if (name := SnapshotName.parse(file)))
+    if pinned is None:
+        assert len(epochs) < 2 * 40
+    else:
+        assert epochs.count(pinned) == 2
+        (pin,) = checkpoint.pins()
+        assert state_at(checkpoint, pinned, pin.offsets) == {**large, **expected_at(pinned)}
+    purge(10_000, lambda: None)  # an entry that is not there
+    assert state_at(checkpoint, 199) == {**large, **expected_at(199)}
 
 
 def test_an_entry_that_cannot_be_read(query: Query) -> None:
