@@ -129,3 +129,17 @@ def read(
     fixed = {"query_id": "query", "watermark_ms": 0}
     chain = restore(storage, handles, range(GROUPS), [shelf], **{**fixed, **other})
     return shelf.rows, chain
+
+
+class Slow:
+    """Does work when it is told to."""
+
+    def __init__(self) -> None:
+        self.work: list[Any] = []
+
+    def __call__(self, kind: str, work: Any) -> None:
+        self.work.append(work)
+
+    def do_one(self) -> None:
+        if self.work:
+            self.work.pop(0)()
