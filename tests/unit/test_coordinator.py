@@ -44,6 +44,7 @@ from engine.wire.messages import (
     Address,
     EpochCommitMessage,
     RecordsArrived,
+    StateLoading,
     TaskFailed,
     TaskStarted,
     TaskWired,
@@ -467,8 +468,8 @@ def test_every_phase_knows_every_event_or_refuses_it() -> None:
         for phase in Phase
         for event in TRANSITIONS[Phase.ENDED]
         if event not in TRANSITIONS[phase]
-        # The run's, which decides when an epoch has elapsed:
-        if event not in (RecordsArrived, EpochWanted)
+        # The run's, which decides when an epoch has elapsed, and when a task starts too late:
+        if event not in (RecordsArrived, EpochWanted, StateLoading)
     }
     commits = (EpochLogged, EpochCommitted, CommitFailed)
     early = (Phase.STARTING, Phase.WIRING)
