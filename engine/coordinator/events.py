@@ -9,15 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.errors import ContinuousError
-from engine.wire.messages import (
-    Address,
-    EpochCommitMessage,
-    RecordsArrived,
-    StateLoading,
-    TaskFailed,
-    TaskStarted,
-    TaskWired,
-)
+from engine.wire.messages import Address, EpochCommitMessage, TaskEvent
 
 
 @dataclass(frozen=True)
@@ -89,12 +81,7 @@ class RunFailed:
 
 
 Event = (
-    StateLoading
-    | TaskStarted
-    | TaskWired
-    | EpochCommitMessage
-    | RecordsArrived
-    | TaskFailed
+    TaskEvent
     | EpochElapsed
     | EpochWanted
     | EpochLogged

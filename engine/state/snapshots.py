@@ -197,8 +197,6 @@ class SnapshotWriter:
     def _shorten(self, chain: Chain, epoch: int, watermark_ms: int) -> None:
         links = chain.links
         first = 0 if _are_large(links) else _first_of_newest(links)
-        if first == len(links) - 1:
-            first = 0  # there are no two
         try:
             merged = self._merged(chain, first, epoch, watermark_ms)
         except CheckpointCorruptError:
@@ -303,12 +301,13 @@ def _are_large(links: Sequence[Link]) -> bool:
 
 
 def _first_of_newest(links: Sequence[Link]) -> int:
-    """The place of the first of those that are made into one for their number."""
+    """The place of the first of those that are made into one for their number; if there are no two
+    changes it is 0."""
     changes = len(_whole(links))
     first = max(len(links) - max(FILES_MAX // 2, 2), changes)
     while first > changes and links[first - 1].nbytes <= _nbytes(links[first:]):
         first -= 1
-    return first
+    return first if first < len(links) - 1 else 0
 
 
 def _epoch_of(link: Link) -> int:

@@ -186,13 +186,8 @@ class Dismissed:
     committed: int = -1
 
 
-TaskMessage = (
-    StateLoading
-    | TaskStarted
-    | TaskWired
-    | EpochCommitMessage
-    | RecordsArrived
-    | TaskFailed
-    | TaskAlive
+TaskEvent = (
+    StateLoading | TaskStarted | TaskWired | EpochCommitMessage | RecordsArrived | TaskFailed
 )
+TaskMessage = TaskEvent | TaskAlive
 DriverMessage = Welcome | Wiring | EpochMarker | HandedOut | Dismissed
