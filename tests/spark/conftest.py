@@ -15,6 +15,9 @@ from tests.servers.jars import NoJarsError
 from tests.servers.kafka import Kafka, running_kafka
 
 END_S = 120
+DEEP = "-Xss4m"
+"""A thread's usual stack just holds Spark as it writes a VARIANT that is nested 1,000 deep, and at
+times, as the JVM has compiled it, does not: where it overflows, Spark ends the JVM."""
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +67,7 @@ def start(*, slots: int = 2, **more: str) -> SparkSession:
     """
     prepare_environment()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder
+    builder = SparkSession.builder.config("spark.driver.extraJavaOptions", DEEP)
     for name, value in more.items():
         builder = builder.config(name.replace("__", "."), value)
     session = (
