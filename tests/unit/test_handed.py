@@ -168,7 +168,11 @@ def test_what_cannot_be_looked_at_ends_the_run(error: Exception) -> None:
 
 def test_a_partition_has_caught_up_when_all_that_it_was_handed_is_read() -> None:
     made = reader()
+    assert not made.caught_up, "nobody has said that there is nothing"
+    made.take(Work((), is_all=True))
     assert made.caught_up
-    made.take(Work(units("three", "one")))
+    made.take(Work(units("three", "one"), is_all=True))
     states = [(read(made), made.caught_up) for _ in range(4)]
     assert states == [([1], False), ([2], False), ([3], False), ([1], True)]
+    made.take(Work(()))
+    assert not made.caught_up, "the driver knows of more"

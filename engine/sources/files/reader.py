@@ -293,7 +293,7 @@ class FilesRun(HandedRun[FoundFile]):
             if may_look:
                 self._next_look_s = monotonic() + self._options.poll_s
                 self._take(found)
-            works = self._next_new()
+            works = self.told(self._next_new(), is_all=not self._new)
             if works is None:
                 self.changed.wait(max(0.0, min(timeout_s, self._next_look_s - monotonic())))
             return works

@@ -43,7 +43,7 @@ class HandedPartitionReader(PartitionReader):
         self._changed = threading.Condition()
         self._units: deque[Unit] = deque()
         self._whole: set[int] = set()
-        self._has_last = self._interrupted = False
+        self._has_all = self._has_last = self._interrupted = False
 
     def take(self, work: Work) -> None:
         with self._changed:
@@ -51,6 +51,7 @@ class HandedPartitionReader(PartitionReader):
             if work.is_whole:
                 self._whole.update(unit.number for unit in work.units)
             self._has_last = self._has_last or work.is_last
+            self._has_all = work.is_all
             self._changed.notify_all()
 
     def interrupt(self) -> None:
@@ -111,7 +112,7 @@ class HandedPartitionReader(PartitionReader):
 
     @property
     def caught_up(self) -> bool:
-        return not self._units and not self.midway
+        return self._has_all and not self._units and not self.midway
 
     @property
     def exhausted(self) -> bool:

@@ -11,6 +11,7 @@ import threading
 import zlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -40,6 +41,7 @@ class HandedRun(HandingOut, Generic[T]):
         """Held while anything here is read or written."""
         self.out: dict[int, T] = {}
         """Handed out, and not merged yet."""
+        self._is_all = False
 
     @abstractmethod
     def merge(self, done: Sequence[T]) -> Offset:
@@ -81,6 +83,15 @@ class HandedRun(HandingOut, Generic[T]):
             index: Work(tuple(units.get(index, ())), is_whole=is_whole, is_last=is_last)
             for index in told
         }
+
+    def told(self, works: Mapping[int, Work] | None, *, is_all: bool) -> Mapping[int, Work] | None:
+        """What is handed out, with the word whether that is all; every partition hears when that
+        has changed. Holds :attr:`changed`."""
+        works = works or {}
+        if is_all != self._is_all:
+            self._is_all = is_all
+            works = {index: works.get(index, Work(())) for index in range(self._partitions)}
+        return {index: replace(work, is_all=is_all) for index, work in works.items()} or None
 
 
 def partition_of(key: str, partitions: int) -> int:

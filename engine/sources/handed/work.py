@@ -26,11 +26,13 @@ class Work:
 
     :param is_whole: no epoch ends that has some of them and not all.
     :param is_last: nothing follows: the end of an epoch that is run again.
+    :param is_all: with these the driver has handed out all that it knows of, to any partition.
     """
 
     units: tuple[Unit, ...]
     is_whole: bool = False
     is_last: bool = False
+    is_all: bool = False
 
 
 @dataclass(frozen=True)

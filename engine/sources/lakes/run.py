@@ -53,7 +53,7 @@ class TableRun(HandedRun[At]):
         """Of versions that are found, those before them, where that is not the number before."""
         self._is_snapshot, self._found = start.is_snapshot, start.at
         """How far the table was followed: everything before it was found."""
-        self._told_last = False
+        self._told_last = self._has_all = False
         self._next_look_s = 0.0
 
     @abstractmethod
@@ -77,9 +77,11 @@ class TableRun(HandedRun[At]):
         with self.changed:
             if found is not None:
                 self._take(found, at[0])
+                self._has_all = False
             elif may_look:
+                self._has_all = True
                 self._next_look_s = monotonic() + self._pace.poll_s
-            works = self._works(is_over)
+            works = self.told(self._works(is_over), is_all=self._has_all and not self._waiting)
             if works is None and found is None:
                 self.changed.wait(timeout_s if is_over else min(timeout_s, self._pace.poll_s))
             return works
