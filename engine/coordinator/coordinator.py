@@ -57,6 +57,7 @@ from enum import Enum
 from typing import Any, get_args
 
 from engine.base.listing import SHOWN_MAX, listed, partitions_named
+from engine.checkpoint.epoch_state import Marks
 from engine.coordinator.behind import REDUCED_MAX, Behind
 from engine.coordinator.events import (
     Action,
@@ -149,7 +150,7 @@ class EpochCoordinator:
         self._addresses: dict[int, Address] = {}
         self._watermarks = Watermarks(()) if watermarks is None else watermarks
         self._watermarks_ms = {first_epoch: self._watermarks.current_ms}
-        self._marks_ms: dict[int, tuple[int, ...]] = {}
+        self._marks: dict[int, Marks] = {}
         """Of the epochs that are not logged."""
         self.reports: dict[int, dict[int, EpochCommitMessage]] = {}
         self.final_epoch: int | None = None
@@ -160,6 +161,8 @@ class EpochCoordinator:
             self.final_epoch = first_epoch
             self.open_epoch = first_epoch + 1
             self._watermarks_ms[self.open_epoch] = end_watermark_ms
+        else:
+            self._watermarks.go_on()
 
     def handle(self, event: Event) -> list[Action]:
         """Take in one event.
@@ -260,7 +263,7 @@ class EpochCoordinator:
             self.is_overdue = not self._behind.has_late_reader
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
-        return self._fail(
+        return self._end(
             EpochBacklogError(
                 f"The open epoch has elapsed {self._behind.held} times, and waits for epoch "
                 f"{oldest}, which {late_named(late, reducers)} have not finished.",
@@ -274,7 +277,7 @@ class EpochCoordinator:
         if event.epoch <= self.logged or event.partition in self.reports.get(event.epoch, {}):
             return []  # repeated: the first report counts
         if event.epoch >= self.open_epoch:
-            return self._fail(
+            return self._end(
                 ProtocolError(
                     f"Task {event.partition} reported epoch {event.epoch}, which is still open.",
                     epoch=event.epoch,
@@ -286,7 +289,7 @@ class EpochCoordinator:
         if self._is_complete(event.epoch):
             self._behind.completed(event.epoch)
             counters = [each.counters for each in self.reports[event.epoch].values()]
-            self._marks_ms[event.epoch] = self._watermarks.hear(counters, self._now_ms)
+            self._marks[event.epoch] = self._watermarks.hear(counters, self._now_ms)
         return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:
@@ -320,15 +323,15 @@ class EpochCoordinator:
         return actions
 
     def _commit_failed(self, event: CommitFailed) -> list[Action]:
-        return self._fail(event.error)
+        return self._end(event.error)
 
     def _task_failed(self, event: TaskFailed) -> list[Action]:
         if self._has_finished(event.partition):
             return []  # its part of the final epoch is prepared
-        return self._fail(event.error)
+        return self._end(event.error)
 
     def _run_failed(self, event: RunFailed) -> list[Action]:
-        return self._fail(event.error)
+        return self._end(event.error)
 
     def _task_lost(self, event: TaskLost) -> list[Action]:
         if self._has_finished(event.partition):
@@ -344,7 +347,7 @@ class EpochCoordinator:
         # no task has failed, each has sent its last report or has hung up: either will arrive.
         if event.error is None or all(map(self._has_finished, range(self.partitions))):
             return []
-        return self._fail(event.error)
+        return self._end(event.error)
 
     def _drain_while_starting(self, event: DrainAsked) -> list[Action]:
         return self._end(None)
@@ -405,8 +408,8 @@ class EpochCoordinator:
         reports = self.reports[epoch]
         told = tuple(reports[p] for p in range(self.partitions))
         watermarks = self._watermarks_ms[epoch], self._watermarks_ms[epoch + 1]
-        marks_ms = self._marks_ms.pop(epoch)
-        return [CommitEpoch(epoch, told, epoch == self.final_epoch, *watermarks, marks_ms)]
+        is_final, marks = epoch == self.final_epoch, self._marks.pop(epoch)
+        return [CommitEpoch(epoch, told, is_final, *watermarks, marks)]
 
     def _has_finished(self, partition: int) -> bool:
         final = self.final_epoch
@@ -417,7 +420,7 @@ class EpochCoordinator:
     def _lose(self, task: int, what: str, *, hint: str) -> list[Action]:
         message = f"{self._named(task)} {what}."
         message = message[0].upper() + message[1:]
-        return self._fail(TaskLostError(message, partition=self._first_partition(task), hint=hint))
+        return self._end(TaskLostError(message, partition=self._first_partition(task), hint=hint))
 
     def _named(self, task: int) -> str:
         place = self._places[task]
@@ -427,9 +430,6 @@ class EpochCoordinator:
 
     def _first_partition(self, task: int) -> int | None:
         return self._read[task][0] if self._read[task] else None
-
-    def _fail(self, error: ContinuousError) -> list[Action]:
-        return self._end(error)
 
     def _end(self, error: ContinuousError | None) -> list[Action]:
         self.phase = Phase.ENDED

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.checkpoint.epoch_state import NO_MARKS, Marks
 from engine.errors import ContinuousError
 from engine.wire.messages import Address, EpochCommitMessage, TaskEvent
 
@@ -115,7 +116,7 @@ class CommitEpoch:
     :param reports: one per partition, in partition order.
     :param final: the last of the run: the sink gets it now.
     :param watermark_ms: during the epoch; ``next_watermark_ms`` behind it.
-    :param marks_ms: see :class:`engine.checkpoint.epoch_state.EpochState`.
+    :param marks: see :class:`engine.checkpoint.epoch_state.EpochState`.
     """
 
     epoch: int
@@ -123,7 +124,7 @@ class CommitEpoch:
     final: bool = False
     watermark_ms: int = 0
     next_watermark_ms: int = 0
-    marks_ms: tuple[int, ...] = ()
+    marks: Marks = NO_MARKS
 
 
 @dataclass(frozen=True)

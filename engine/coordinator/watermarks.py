@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from engine.checkpoint.epoch_state import NO_MARKS, Marks
 from engine.progress.counters import EpochCounters
 
 MIN: Final = "min"
@@ -31,8 +32,8 @@ class Watermarks:
     :param policy: :data:`MIN` or :data:`MAX` (``spark.sql.streaming.multipleWatermarkPolicy``).
     :param idle_after_ms: an operator that has seen no event time for so long does not count, unless
         that is so of all; 0: every operator counts, as in Spark.
-    :param marks_ms: of each operator, what an earlier run has come to: the epochs that it has
-        committed last have not moved its watermark yet. They move that of the next epochs.
+    :param marks: what an earlier run has come to: the epochs that it has committed last have not
+        moved its watermark yet. They move that of the second epoch.
     :ivar current_ms: the query's watermark; 0 before the first.
     """
 
@@ -42,21 +43,27 @@ class Watermarks:
         policy: str = MIN,
         current_ms: int = 0,
         idle_after_ms: int = 0,
-        marks_ms: Sequence[int] = (),
+        marks: Marks = NO_MARKS,
     ) -> None:
         self._delays_ms = delays_ms
         self._choose = max if policy == MAX else min
         self._operators_ms = [0] * len(delays_ms)
-        if len(marks_ms) == len(delays_ms):  # else they are those of other operators
-            self._operators_ms = list(marks_ms)
-        self._newest_ms = [*self._operators_ms]
+        self._newest_ms = [0] * len(delays_ms)
         """What they would have come to if nothing held them back."""
         self._idle_after_ms = idle_after_ms
         self._seen_at_ms: list[int] = []
         """By the wall clock, when each operator has seen something, or the first epoch ended."""
         self.current_ms = current_ms
+        if len(marks.come_to_ms) == len(delays_ms):  # else they are those of other operators
+            self._operators_ms = list(marks.come_to_ms)
+            self._newest_ms = list(marks.newest_ms)
 
-    def hear(self, counters: Sequence[EpochCounters], now_ms: int) -> tuple[int, ...]:
+    def go_on(self) -> None:
+        """What an earlier run has come to counts from now on."""
+        if self._operators_ms:
+            self.current_ms = max(self.current_ms, self._choose(self._operators_ms))
+
+    def hear(self, counters: Sequence[EpochCounters], now_ms: int) -> Marks:
         """As :meth:`take`, of what tasks have counted."""
         seen = [each.event_times_us for each in counters]
         held = [each.held_us for each in counters]
@@ -67,14 +74,14 @@ class Watermarks:
         event_times_us: Iterable[Mapping[int, int]],
         now_ms: int = 0,
         held_us: Iterable[Mapping[int, int | None]] = (),
-    ) -> tuple[int, ...]:
+    ) -> Marks:
         """What the tasks have seen in an epoch.
 
         :param event_times_us: of each task: operator → its largest event time in microseconds;
             without those that have seen none.
         :param now_ms: of the wall clock.
         :param held_us: of each task, see :attr:`engine.progress.counters.EpochCounters.held_us`.
-        :returns: of each operator, how far it has come, for the next run.
+        :returns: for the next run.
         """
         self._seen_at_ms = self._seen_at_ms or [now_ms] * len(self._operators_ms)
         for seen in event_times_us:
@@ -95,4 +102,4 @@ class Watermarks:
         ]
         if counting:
             self.current_ms = max(self.current_ms, self._choose(counting))
-        return tuple(self._operators_ms)
+        return Marks(tuple(self._operators_ms), tuple(self._newest_ms))

@@ -161,7 +161,7 @@ class Committer:
                     action.next_watermark_ms,
                     opened_ms,
                     tuple(r.state for r in action.reports if r.state is not None),
-                    marks_ms=action.marks_ms,
+                    marks=action.marks,
                 ),
                 replayed=replayed,
             )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.epoch_state import Marks
 from engine.checkpoint.lease import LeaseRecord
 from engine.coordinator.watermarks import MIN, Watermarks
 from engine.errors import ConfigError
@@ -116,16 +117,16 @@ class QueryDefinition:
         numbers = range(len(self.streams), len(self.pipelines))
         return [1 if number in without_keys else min(wanted, groups) for number in numbers]
 
-    def watermarks(self, current_ms: int, marks_ms: Sequence[int] = ()) -> Watermarks | None:
+    def watermarks(self, current_ms: int, marks: Marks) -> Watermarks | None:
         """How far event time has come, from a watermark on; None of a query without.
 
-        :param marks_ms: of each operator, see :class:`engine.coordinator.watermarks.Watermarks`.
+        :param marks: see :class:`engine.coordinator.watermarks.Watermarks`.
         """
         delays_ms = self.delays_ms
         if not delays_ms:
             return None
         idle_after_ms = self.options.watermark_idle_after_ms or 0
-        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms, marks_ms)
+        return Watermarks(delays_ms, self.watermark_policy, current_ms, idle_after_ms, marks)
 
     def stop_sources(self) -> None:
         """Let the sources end what they have open. One that fails at it keeps no other one."""

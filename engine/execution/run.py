@@ -141,7 +141,7 @@ class ContinuousRun:
             read=[spec.numbers for spec in specs],
             places=[spec.place for spec in specs],
             keeps=[spec.kept is not None for spec in specs],
-            watermarks=definition.watermarks(first.time.watermark_ms, first.time.marks_ms),
+            watermarks=definition.watermarks(first.time.watermark_ms, first.time.marks),
             end_watermark_ms=first.time.end_watermark_ms,
         )
         self.is_reconfiguring = False

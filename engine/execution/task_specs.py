@@ -40,7 +40,7 @@ class Beginning:
 
         :param state: behind the epoch before.
         """
-        time = Time(state.next_watermark_ms, now_ms, marks_ms=state.marks_ms)
+        time = Time(state.next_watermark_ms, now_ms, marks=state.marks)
         return cls(epoch, state.handles, time)
 
     def replayed(

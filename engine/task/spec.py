@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.base.listing import partitions_named
 from engine.base.options import FAIL
+from engine.checkpoint.epoch_state import NO_MARKS, Marks
 from engine.checkpoint.storage.contract import Storage
 from engine.exchange.frames import Place
 from engine.exchange.key_groups import KEY_GROUPS
@@ -90,13 +91,13 @@ class Time:
     :class:`engine.state.contract.EventClock`.
 
     :param end_watermark_ms: if the end of the first epoch is given, the watermark behind it.
-    :param marks_ms: for the driver, see :class:`engine.checkpoint.epoch_state.EpochState`.
+    :param marks: for the driver, see :class:`engine.checkpoint.epoch_state.EpochState`.
     """
 
     watermark_ms: int = 0
     opened_ms: int = 0
     end_watermark_ms: int = 0
-    marks_ms: tuple[int, ...] = ()
+    marks: Marks = NO_MARKS
 
 
 @dataclass(frozen=True)

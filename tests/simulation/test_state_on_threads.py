@@ -229,14 +229,10 @@ def test_late_records_are_counted_and_change_nothing(story: CountStory) -> None:
 
 def test_a_restart_knows_the_event_times_of_the_epochs_before(story: CountStory) -> None:
     """Though no epoch of the run before was opened with the watermark that they make."""
+    query = story.start(interval_ms=NEVER_MS)
     story.feed.add(40)
-
-    def read_in_the_last_epoch() -> bool:
-        query = story.start(interval_ms=NEVER_MS)
-        wait_until(lambda: query.status["state"] == "RUNNING", "it runs")
-        return bool(query.drain(WAIT_S)) and story.has_read_all
-
-    wait_until(read_in_the_last_epoch, "what is there was read before the end was asked for")
+    story.feed.await_read(40, WAIT_S)
+    assert query.drain(WAIT_S)
     assert story.sink.rows() == []
     again = story.start()
     story.await_counts(again)

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from engine.checkpoint.epoch_state import Marks
 from engine.coordinator.watermarks import MAX, Watermarks
 
 
 def test_an_earlier_run_has_come_further_than_its_watermark() -> None:
-    marks = Watermarks([0, 5_000], current_ms=3_000, marks_ms=(9_000, 7_000))
+    before = Marks((9_000, 7_000), (9_000, 7_000))
+    marks = Watermarks([0, 5_000], current_ms=3_000, marks=before)
     assert marks.current_ms == 3_000, "the first epoch is judged as the one before"
-    assert marks.take([{0: 8_000_000}]) == (9_000, 7_000)
+    marks.go_on()
     assert marks.current_ms == 7_000
-    assert Watermarks([0], marks_ms=(9_000, 7_000)).take([]) == (0,), "of other operators"
+    assert marks.take([{0: 8_000_000}]) == before
+    of_others = Watermarks([0], marks=before)
+    of_others.go_on()
+    assert of_others.take([]) == Marks((0,), (0,))
+
+
+def test_a_restart_knows_what_was_held_back() -> None:
+    marks = Watermarks([0])
+    told = marks.take([{0: 90_000_000}, {0: 30_000_000}], held_us=[{}, {0: 30_000_000}])
+    assert told == Marks((30_000,), (90_000,))
+    again = Watermarks([0], current_ms=30_000, marks=told)
+    again.go_on()
+    again.take([{}, {}], held_us=[{}, {0: None}])
+    assert again.current_ms == 30_000, "the other one has to catch up, as before"
+    again.take([{}, {0: 40_000_000}])
+    assert again.current_ms == 90_000
 
 
 def test_the_newest_of_all_tasks_counts_less_the_delay() -> None:
@@ -77,15 +94,16 @@ def test_when_all_see_nothing_it_stays() -> None:
 
 def test_a_partition_that_has_not_caught_up_holds_it_back() -> None:
     marks = Watermarks([10_000], current_ms=1_000)
-    assert marks.take([{0: 90_000_000}, {0: 30_000_000}], held_us=[{}, {0: 30_000_000}]) == (
-        20_000,
-    )
+    told = marks.take([{0: 90_000_000}, {0: 30_000_000}], held_us=[{}, {0: 30_000_000}])
+    assert told.come_to_ms == (20_000,)
     assert marks.current_ms == 20_000
     marks.take([{}, {0: 35_000_000}], held_us=[{}, {0: None}])
     assert marks.current_ms == 20_000, "how far it has come is not known"
     marks.take([{}, {0: 40_000_000}], held_us=[{}, {0: 25_000_000}])
     assert marks.current_ms == 20_000, "and it never goes back"
-    assert marks.take([{}, {0: 50_000_000}]) == (80_000,), "what the other has seen was kept"
+    assert marks.take([{}, {0: 50_000_000}]).come_to_ms == (80_000,), (
+        "what the other has seen was kept"
+    )
     assert marks.current_ms == 80_000
 
 
