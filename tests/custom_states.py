@@ -182,7 +182,7 @@ class Task:
 
         :param watermark_ms: the one that the epoch brings; None: as before.
         """
-        self.clock.opened_ms = at_ms
+        self.clock.opened_ms, self.clock.due_ms = at_ms, None
         self.clock.next_watermark_ms = self.clock.watermark_ms
 
         def given() -> Iterator[pa.RecordBatch]:

@@ -165,7 +165,8 @@ class EngineOptions:
         reader of its own; None: see :mod:`engine.sources.polled.reader`.
     :param empty_epoch_interval: an epoch in which nothing was read or written goes on until
         something is, but not for longer than this, e.g. ``"5 minutes"``; empty: it ends after the
-        trigger's interval, as the first one after a failure does in any case.
+        trigger's interval, as the first one after a failure, and of a run that keeps state, does in
+        any case. It ends when a timer of processing time is due, too.
     :param partial_aggregation: rows of a batch with the same key are folded before they are sent to
         the task that owns it, too.
     :param keys_stay_in_partitions: the rows of a key are all in one partition of the source, says

@@ -38,6 +38,7 @@ from engine.errors import (
 from engine.execution.committer import CommittedTask, Committer, Reports, messages_of
 from engine.execution.consequences import Consequences
 from engine.execution.definition import QueryDefinition
+from engine.execution.empty_epochs import EmptyEpochs
 from engine.execution.handing_out import SourceHandingOut
 from engine.execution.health import Stall, StallWatch
 from engine.execution.launcher import LaunchedTasks
@@ -51,6 +52,7 @@ from engine.task.spec import TaskSpec
 from engine.wire.listening import host_and_port
 from engine.wire.messages import (
     DriverMessage,
+    EpochCommitMessage,
     EpochMarker,
     HandedOut,
     RecordsArrived,
@@ -163,9 +165,8 @@ class ContinuousRun:
         self._next_watch_s = 0.0
         self._start_watch: StartWatch | None = None
         self._waiting: str | None = None
-        self._empty_ms = options.empty_epoch_interval_ms
-        self._filled_epoch = -1
-        """The newest that is known not to be empty."""
+        keeping = [spec.index for spec in specs if spec.kept is not None]
+        self._empty = EmptyEpochs(self._run_id, options.empty_epoch_interval_ms, keeping)
         self._consequences = Consequences(start.clock)
         self._ended = False
         self._error: ContinuousError | None = None
@@ -225,7 +226,8 @@ class ContinuousRun:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, RecordsArrived):
-            self._fill(event)
+            if self._empty.arrived(event):
+                self._hurry()
             return
         if isinstance(event, EpochWanted):
             self._hurry()
@@ -236,6 +238,8 @@ class ContinuousRun:
             return
         if self._consequences.keeps(event):
             return
+        if isinstance(event, EpochCommitMessage) and self._empty.reported(event):
+            self._hurry()
         self._log_failure(event)
         before = self.coordinator.phase
         actions = self.coordinator.handle(event)
@@ -293,9 +297,9 @@ class ContinuousRun:
         epoch = self.coordinator.open_epoch
         if self.coordinator.is_watermark_due:  # it may close what waits for it
             return False
-        left_ms = self._opened_ms.get(epoch, 0) + self._empty_ms - self._clock.now_ms()
-        filled = max(self._filled_epoch, self._wanted.newest)
-        if filled >= epoch or not 0 < left_ms <= self._empty_ms:
+        opened_ms, now_ms = self._opened_ms.get(epoch, 0), self._clock.now_ms()
+        left_ms = self._empty.left_ms(epoch, opened_ms=opened_ms, now_ms=now_ms)
+        if self._wanted.newest >= epoch or not left_ms:
             return False
         if not self._interval_ms:
             self._next_tick_s = self._clock.monotonic_s() + left_ms / 1000
@@ -306,15 +310,8 @@ class ContinuousRun:
         """Whether every epoch is committed, and the open one known to be empty."""
         coordinator = self.coordinator
         epoch = coordinator.open_epoch
-        is_empty = self._empty_ms > 0 and self._filled_epoch < epoch
-        return (
-            is_empty and coordinator.phase is Phase.RUNNING and coordinator.committed == epoch - 1
-        )
-
-    def _fill(self, event: RecordsArrived) -> None:
-        if event.run_id == self._run_id:
-            self._filled_epoch = max(self._filled_epoch, event.epoch)
-            self._hurry()
+        is_committed = coordinator.committed == epoch - 1
+        return is_committed and coordinator.phase is Phase.RUNNING and self._empty.is_empty(epoch)
 
     def _hurry(self) -> None:
         """Look at once whether the open epoch still may go on; with an interval, at its next end,

@@ -22,6 +22,7 @@ class EpochCounters:
     :param held_us: the number of each watermark → how far the partitions have come, the least of
         them, that have not caught up: it does not pass that. None: that is not known, and it stays.
         Without those that nothing holds.
+    :param due_ms: when the next timer of processing time is due; None: there is none.
     :param late_rows: rows that were behind the watermark, by the name of the stage.
     :param state_rows: how many rows each stage that keeps state has behind the epoch, by its name.
     :param read_to_written: microseconds from a batch's return by the reader to the writer asking
@@ -38,6 +39,7 @@ class EpochCounters:
     observed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     event_times_us: dict[int, int] = field(default_factory=dict)
     held_us: dict[int, int | None] = field(default_factory=dict)
+    due_ms: int | None = None
     late_rows: dict[str, int] = field(default_factory=dict)
     state_rows: dict[str, int] = field(default_factory=dict)
     read_to_written: LatencyHistogram = field(default_factory=LatencyHistogram)

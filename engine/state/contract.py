@@ -77,6 +77,8 @@ class EventClock:
     :ivar next_opened_ms: the same of the next epoch; known when ``next_watermark_ms`` is.
     :ivar is_final: whether the task ends behind the present epoch; known then, too.
     :ivar is_filled: whether any task of the stage got rows in the present epoch; known then, too.
+    :ivar due_ms: the earliest processing time at which a stage wants an epoch to have been opened,
+        even though nothing comes: it has a timer then. None: there is none.
     :ivar late: how many records of the present epoch were late, by the name of the stage.
     :ivar keeps_late: whether :attr:`late_rows` gets these records.
     :ivar lag_ms: so far behind the query's watermark is the task's own, of which all above is told;
@@ -90,6 +92,7 @@ class EventClock:
     next_opened_ms: int = 0
     is_final: bool = False
     is_filled: bool = False
+    due_ms: int | None = None
     late: dict[str, int] = field(default_factory=dict)
     keeps_late: bool = False
     late_rows: list[LateRows] = field(default_factory=list)
@@ -122,7 +125,12 @@ class EventClock:
     def go_on(self) -> None:
         """The next epoch begins."""
         self.watermark_ms, self.opened_ms = self.next_watermark_ms, self.next_opened_ms
-        self.late, self.late_rows = {}, []
+        self.late, self.late_rows, self.due_ms = {}, [], None
+
+    def wake(self, at_ms: int | None) -> None:
+        """A stage tells, at the end of each epoch, when its next timer is due."""
+        if at_ms is not None:
+            self.due_ms = at_ms if self.due_ms is None else min(at_ms, self.due_ms)
 
     def leave_out(self, stage: str, count: int, rows: Callable[[], pa.RecordBatch]) -> None:
         """So many more records were late.

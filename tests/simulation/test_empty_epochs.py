@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import pytest
+from pyspark.sql.streaming.state import GroupState
 
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -17,6 +19,7 @@ from engine.errors import TransformError
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
 from engine.query.handle import ContinuousQuery
+from tests.custom_states import group_step
 from tests.model import HOUR_MS, ModelPartitionReader, definition
 from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
@@ -106,6 +109,42 @@ def test_who_has_given_up_waiting_ends_no_more_epochs(
     assert query.status["epoch"] == epoch
     assert query.awaitEpoch(epoch + 3, WAIT_S)
     end(story, query)
+
+
+def once_more(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]:
+    """A row half a second behind those of its key."""
+    if state.hasTimedOut:
+        state.remove()
+        yield pd.DataFrame({"partition": [key[0]], "seq": [0]})
+        return
+    for _ in frames:
+        state.setTimeoutDuration(500)
+
+
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_a_timer_ends_an_empty_epoch(story: Story, interval_ms: int) -> None:
+    columns = "partition int, seq long"
+    step = group_step(once_more, columns, columns, "n long", timeout="ProcessingTimeTimeout")
+    made = definition(
+        story.feed,
+        story.sink,
+        story.folder,
+        interval_ms=interval_ms,
+        empty_epoch_interval="1 hour",
+    )
+    (stream,) = made.streams
+    stream = replace(stream, pipeline=replace(stream.pipeline, steps=(step,)))
+    made = replace(made, streams=(stream,))
+    for turn in range(2):  # the second run has a timer of the first
+        execution = ContinuousExecution(made, ThreadLauncher(), None)
+        execution.start()
+        query = ContinuousQuery(execution, str)
+        wait_until(partial(has_rows, story, 4 * turn), "the timers of the run before", WAIT_S)
+        story.feed.add(1)
+        wait_until(partial(has_rows, story, 4 * turn + 2), "what timers write", WAIT_S)
+        story.feed.add(1)
+        story.feed.await_read(2 * turn + 2, WAIT_S)
+        assert query.drain(WAIT_S)
 
 
 def test_an_empty_epoch_is_drained_at_once(story: Story, idle: Idle) -> None:

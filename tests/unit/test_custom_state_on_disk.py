@@ -223,11 +223,11 @@ def test_what_is_due_as_others_come_and_go(here: Path, count: int) -> None:
         assert [at for at, _, _ in found] == [n // 3 for n in range(count)]
         assert sorted(found) == [(n // 3, (n,), n // 3) for n in range(count)]
         assert len(each) == count
-        assert [each.is_due(until_ms) for until_ms in (-2, -1)] == [False, True]
+        assert each.next_ms == -1
         assert len([*each.due(count)]) == count
         for _, key, sub in each.due(count):
             each.drop(key, sub)
-        assert not each.is_due(count)
+        assert each.next_ms is None
 
 
 def test_what_is_due_is_in_memory_a_part_at_a_time(here: Path) -> None:

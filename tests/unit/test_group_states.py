@@ -79,6 +79,7 @@ def test_timeouts_of_processing_time() -> None:
     assert task.rows("state") == [("a", {"n": 3}, 1100), ("b", None, 1050)]
     # The moment itself is not enough.
     assert task.epoch(at_ms=1050) == []
+    assert task.clock.due_ms == 1051
     task = task.restarted()
     columns = ["k", "do", "v", "t"]
     assert task.epoch(at_ms=1101) == [

@@ -55,16 +55,20 @@ def test_timers_of_processing_time() -> None:
     assert task.epoch(rows, at_ms=50) == []
     assert task.rows("$procTimers") == [("a", 100), ("a", 300), ("a", 301), ("b", 200)]
     assert task.epoch(at_ms=99) == []
+    assert task.clock.due_ms == 100
     # Without rows; those that are due, the earliest first, and the moment itself counts.
     assert task.epoch(at_ms=300) == [
         ("a", "100 at 300 0"),
         ("b", "200 at 300 0"),
         ("a", "300 at 300 0"),
     ]
+    assert task.clock.due_ms == 301
     task = task.restarted()
     assert task.epoch([("a", "list", 0)], at_ms=300) == [("a", "has [301]")]
+    assert task.clock.due_ms == 301
     assert task.epoch([("a", "delete", 301), ("a", "delete", 5)], at_ms=400) == []
     assert task.rows("$procTimers") == []
+    assert task.clock.due_ms is None
 
 
 def test_rows_come_before_timers() -> None:

@@ -37,11 +37,12 @@ class Due(Generic[Item]):
         if not items:
             del self._items[at_ms]
 
-    def is_until(self, end_ms: int) -> bool:
-        """Whether something is due up to a time, inclusive."""
+    @property
+    def next_ms(self) -> int | None:
+        """When the first item is due; None: there is none."""
         while self._times and self._times[0] not in self._items:
             heappop(self._times)
-        return bool(self._times) and self._times[0] <= end_ms
+        return self._times[0] if self._times else None
 
     def until(self, end_ms: int) -> list[tuple[int, Item]]:
         """What is due up to a time, inclusive, in the order of the times; it stays."""

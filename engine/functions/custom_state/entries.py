@@ -67,9 +67,10 @@ class Entries(ABC):
         """:raises StateTooLargeError: something was not put here, though the user's code may have
         gone on."""
 
+    @property
     @abstractmethod
-    def is_due(self, until_ms: int) -> bool:
-        """Whether :meth:`due` returns something."""
+    def next_ms(self) -> int | None:
+        """The earliest moment; None: no row has one."""
 
     @abstractmethod
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
@@ -125,8 +126,9 @@ class OneEach(Entries):
     def rows(self) -> Iterator[StateRow]:
         return (StateRow(key, None, *entry) for key, entry in self._entries.items())
 
-    def is_due(self, until_ms: int) -> bool:
-        return self._due.is_until(until_ms)
+    @property
+    def next_ms(self) -> int | None:
+        return self._due.next_ms
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
         return ((at_ms, key, None) for at_ms, key in self._due.until(until_ms))
@@ -207,8 +209,9 @@ class Several(Entries):
             for sub, entry in entries.items():
                 yield StateRow(key, sub, *entry)
 
-    def is_due(self, until_ms: int) -> bool:
-        return self._due.is_until(until_ms)
+    @property
+    def next_ms(self) -> int | None:
+        return self._due.next_ms
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
         return ((at_ms, *place) for at_ms, place in self._due.until(until_ms))

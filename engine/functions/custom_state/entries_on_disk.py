@@ -61,6 +61,7 @@ class EntriesOnDisk(Entries):
         self._has = f"SELECT 1 FROM {name} WHERE key = ? AND {later} LIMIT 1"
         self._last = f"SELECT max(sub) FROM {name} WHERE key = ?"
         self._rows = f"SELECT place, value, moment FROM {name}"
+        self._next = f"SELECT min(moment) FROM {name}"
         self._due = f"SELECT moment, number, place FROM {name} WHERE moment <= ?"
         self._moments = moments
 
@@ -122,9 +123,10 @@ class EntriesOnDisk(Entries):
     def check(self) -> None:
         self._database.check()
 
-    def is_due(self, until_ms: int) -> bool:
-        found = self._moments and self._database.first(f"{self._due} LIMIT 1", until_ms)
-        return bool(found)
+    @property
+    def next_ms(self) -> int | None:
+        found = self._database.first(self._next) if self._moments else None
+        return None if found is None else found[0]
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
         if not self._moments:

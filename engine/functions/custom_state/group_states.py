@@ -71,6 +71,12 @@ class GroupStates(KeptRows):
         """Without a state there is nothing to do."""
         self._drop(key)
 
+    @property
+    def next_ms(self) -> int | None:
+        """The first time of which a timeout is before it; None: there is no timeout."""
+        next_ms = self._entries.next_ms
+        return None if next_ms is None else next_ms + 1
+
     def timed_out(self, now_ms: int) -> Iterator[Key]:
         """Those whose timeout is before a time."""
         return (key for _, key, _ in self._entries.due(now_ms - 1))
@@ -131,6 +137,8 @@ class GroupStateStage(CustomStateStage):
                 empty = [self._frames.empty()]
                 self._call_for(key, name, empty, clock.next_watermark_ms, has_timed_out=True)
             yield from self._results.made()
+        if timeout != _EVENT_TIME:
+            clock.wake(self._states.next_ms)
 
     def _call_for(
         self,

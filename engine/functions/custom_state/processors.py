@@ -160,6 +160,7 @@ class ProcessorStage(CustomStateStage):
         clock = self._clock
         if self._spec.time_mode == PROCESSING_TIME:
             yield from self._fire(clock.opened_ms, clock.watermark_ms)
+            clock.wake(self._timers.next_ms)
         elif self._spec.time_mode == EVENT_TIME:
             yield from self._fire(clock.watermark_ms, clock.watermark_ms)
             if clock.next_watermark_ms > clock.watermark_ms:
@@ -171,7 +172,8 @@ class ProcessorStage(CustomStateStage):
             rows.drop_expired()
 
     def _fire(self, until_ms: int, watermark_ms: int) -> Iterator[pa.RecordBatch]:
-        if self._timers.is_due(until_ms):
+        next_ms = self._timers.next_ms
+        if next_ms is not None and next_ms <= until_ms:
             instance = self._open()
             instance.client.watermark_ms = watermark_ms
             results = instance.call(_TIMER)

@@ -37,9 +37,10 @@ class Timers(KeptRows):
         """Its times, ascending."""
         return sorted(at_ms for at_ms, _ in self._entries.of(key))
 
-    def is_due(self, until_ms: int) -> bool:
-        """Whether there is one up to a time, inclusive."""
-        return self._entries.is_due(until_ms)
+    @property
+    def next_ms(self) -> int | None:
+        """The earliest; None: there is none."""
+        return self._entries.next_ms
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key]]:
         """Those up to a time, inclusive, the earliest first; they stay."""

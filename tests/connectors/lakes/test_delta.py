@@ -285,8 +285,29 @@ def test_what_comes_behind_versions_that_are_gone() -> None:
 
 def units(run: Any) -> list[str]:
     """What it hands out next, if that comes soon."""
-    works = next(filter(None, (run.next(0.001) for _ in range(10))), {})
-    return [unit.name for work in works.values() for unit in work.units]
+    for _ in range(10):
+        works = run.next(0.001) or {}
+        if found := [unit.name for work in works.values() for unit in work.units]:
+            return found
+    return []
+
+
+@pytest.mark.usefixtures("asks_at_once")
+def test_a_run_tells_when_nothing_is_left(case: DeltaCase) -> None:
+    """Every partition hears it, and that there is more again."""
+    case.add(0)
+    reader = case.source(pollIntervalMs="1").continuousReader(ROWS)
+    run = reader.handingOut(reader.initialOffset())
+    partitions = set(range(len(reader.partitions(reader.initialOffset()))))
+    told = [run.next(0.001) or {} for _ in range(3)]
+    assert [[each.is_all for each in works.values()] for works in told if works] == [
+        [False],
+        [True] * len(partitions),
+    ]
+    case.add(1)
+    works = run.next(0.001) or {}
+    assert works.keys() == partitions
+    assert not any(each.is_all for each in works.values())
 
 
 def test_a_vacuumed_file_is_told(case: DeltaCase) -> None:
