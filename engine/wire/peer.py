@@ -14,7 +14,8 @@ from engine.wire import session
 from engine.wire.session import Session
 
 OUT_BYTES_MAX = 1 << 18
-"""So much may wait for a task to read it; its markers have less than 200 bytes."""
+"""Of what was sent before, so much may wait for a task to read it; its markers have less than 200
+bytes. One message may have more: where thousands of tasks are, with a certificate each."""
 _READS_MAX = 64
 """After so many pieces it is another connection's turn."""
 
@@ -115,9 +116,9 @@ class Peer:
         :raises OSError: the peer does not read.
         """
         assert self._session is not None
-        self._write(self._session.seal(payload) + payload)
         if len(self._out) > OUT_BYTES_MAX:
             raise OSError("it does not read what it is sent")
+        self._write(self._session.seal(payload) + payload)
 
     def close(self) -> None:
         """End the connection."""

@@ -27,12 +27,14 @@ from engine.wire import connection, server
 from engine.wire.connection import Connection, connect
 from engine.wire.listening import make_room
 from engine.wire.messages import (
+    Address,
     Dismissed,
     EpochCommitMessage,
     EpochMarker,
     TaskAlive,
     TaskStarted,
     Welcome,
+    Wiring,
 )
 from tests.waiting import wait_until
 
@@ -176,6 +178,18 @@ def test_both_ends_may_send_large_messages_at_once(driver: Driver) -> None:
     driver.endpoint.broadcast(EpochMarker(0))
     reading.join(WAIT_S)
     assert not reading.is_alive()
+
+
+def test_a_message_may_have_more_than_a_socket_takes_at_once(driver: Driver) -> None:
+    """Where thousands of tasks are, with a certificate each."""
+    tasks = [driver.task(partition) for partition in range(2)]
+    large = Wiring({1: (Address("host", 1, "x" * (16 << 20)),)})
+    driver.endpoint.broadcast(large)
+    for task in tasks:
+        assert task.receive() == large
+    driver.endpoint.broadcast(EpochMarker(0))
+    for task in tasks:
+        assert task.receive() == EpochMarker(0)
 
 
 def test_a_task_that_does_not_read_is_dropped_and_others_are_not(driver: Driver) -> None:
