@@ -52,7 +52,8 @@ class Watermarks:
         """What they would have come to if nothing held them back."""
         self._idle_after_ms = idle_after_ms
         self._seen_at_ms: list[int] = []
-        """By the wall clock, when each operator has seen something, or the first epoch ended."""
+        """By the wall clock, when each operator has seen something, or was let go on, or the first
+        epoch ended."""
         self.current_ms = current_ms
         if len(marks.come_to_ms) == len(delays_ms):  # else they are those of other operators
             self._operators_ms = list(marks.come_to_ms)
@@ -94,7 +95,9 @@ class Watermarks:
             for number, held_at_us in held.items():
                 limit_ms = 0 if held_at_us is None else held_at_us // 1000 - self._delays_ms[number]
                 come_to_ms[number] = min(come_to_ms[number], limit_ms)
-        self._operators_ms = [*map(max, self._operators_ms, come_to_ms)]
+        for number, mark_ms in enumerate(come_to_ms):
+            if mark_ms > self._operators_ms[number]:  # seen earlier, and held back until now
+                self._operators_ms[number], self._seen_at_ms[number] = mark_ms, now_ms
         counting = [
             mark_ms
             for mark_ms, seen_ms in zip(self._operators_ms, self._seen_at_ms, strict=True)

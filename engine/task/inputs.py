@@ -51,6 +51,7 @@ class TaskInput(ABC):
     """What one task reads.
 
     :ivar wait_s: how long a read waits for records.
+    :ivar has_released: whether one of :attr:`behind` has caught up in the epoch.
     """
 
     wait_s = MARKER_POLL_S
@@ -62,10 +63,12 @@ class TaskInput(ABC):
         """The places of those that have, at some time of the epoch..."""
         self._behind = dict.fromkeys(range(len(reading.numbers)), Behind.TIME)
         """... and of those that had not when they were read last, or were not read yet."""
+        self.has_released = False
 
     def begin_epoch(self) -> None:
         """From now on :attr:`behind` is of another epoch."""
         self._caught_up.clear()
+        self.has_released = False
 
     @property
     def behind(self) -> dict[int, Behind]:
@@ -76,7 +79,8 @@ class TaskInput(ABC):
         """What a read has shown of a partition."""
         if caught_up:
             self._caught_up.add(place)
-            self._behind.pop(place, None)
+            if self._behind.pop(place, None) is not None:
+                self.has_released = True
         elif place not in self._caught_up:
             self._behind[place] = known_by
 

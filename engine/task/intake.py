@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.errors import ProtocolError, SinkError, SourceError, TaskLostError
 from engine.exchange.receiver import Receiver
-from engine.pipeline.pipeline import IDLE
+from engine.pipeline.pipeline import IDLE, Watermark
 from engine.pipeline.stateful import SIDE
 from engine.progress.counters import EpochCounters
 from engine.sources.contract import Offset
@@ -163,6 +163,7 @@ class SourceIntake(Intake):
         channel, source = self._channel, self._source
         source.begin_epoch()
         bounded, done = self._reading.until is not None, self._reading.done
+        has_watermark = any(isinstance(each, Watermark) for each in self._spec.pipeline.steps)
         if tells_idle:
             source.wait_s = MARKER_POLL_S
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
@@ -180,7 +181,8 @@ class SourceIntake(Intake):
                 batch = source.read_on() if is_closed else source.read()
             if batch is not None and source.partition in done:
                 continue
-            if batch is not None or counters.bad_records:
+            # What has released a watermark does not wait for the end of an empty epoch.
+            if batch is not None or counters.bad_records or (has_watermark and source.has_released):
                 self.fill(epoch)
             if batch is not None:
                 counters.rows_read += batch.num_rows

@@ -214,6 +214,7 @@ def test_what_is_due_as_others_come_and_go(here: Path, count: int) -> None:
     """What is due is what was as the first was asked for."""
     for each in (Several(), EntriesOnDisk(Database(Scratch(str(here)), 0), moments=True)):
         each.load(StateRow((n,), n // 3, None, n // 3) for n in reversed(range(count)))
+        assert [each.next_ms(from_ms) for from_ms in (-1, 2, count)] == [0, 2, None]
         found = []
         for at_ms, key, sub in each.due(count):
             found.append((at_ms, key, sub))
@@ -223,11 +224,11 @@ def test_what_is_due_as_others_come_and_go(here: Path, count: int) -> None:
         assert [at for at, _, _ in found] == [n // 3 for n in range(count)]
         assert sorted(found) == [(n // 3, (n,), n // 3) for n in range(count)]
         assert len(each) == count
-        assert each.next_ms == -1
+        assert each.next_ms() == -1
         assert len([*each.due(count)]) == count
         for _, key, sub in each.due(count):
             each.drop(key, sub)
-        assert each.next_ms is None
+        assert each.next_ms() is None
 
 
 def test_what_is_due_is_in_memory_a_part_at_a_time(here: Path) -> None:

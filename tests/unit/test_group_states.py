@@ -89,6 +89,9 @@ def test_timeouts_of_processing_time() -> None:
     # The one was removed; of the other nothing was said, so its timeout stays, as in Spark.
     assert task.rows("state") == [("b", None, 1050)]
     assert [key for key, _ in task.epoch(at_ms=1102)] == ["b"]
+    assert task.clock.due_ms is None, "no epoch is made for it alone"
+    task.epoch([row("a", "within", 100)], at_ms=1103)
+    assert task.clock.due_ms == 1204
 
 
 def test_many_timeouts_come_some_at_a_time() -> None:

@@ -255,8 +255,10 @@ def test_a_partition_has_caught_up_when_it_says_so(monkeypatch: pytest.MonkeyPat
     readers[1].batches = [BATCH]
     assert source.read()
     assert source.behind == {4: Behind.TIME}, "it had, at some time of the epoch"
+    assert source.has_released
     source.begin_epoch()
     assert source.behind == {4: Behind.TIME}, "nothing was read of it in this one"
+    assert not source.has_released
     readers[1].batches = [BATCH]
     assert source.read()
     assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}

@@ -186,5 +186,7 @@ def test_a_timer_that_is_put_off_again_and_again_takes_no_memory() -> None:
         due.add(1_000_000 - at_ms % 7, "other")
     assert len(due._times) < 200
     assert due.until(10_000) == [(10_000, "late")]
-    assert due.next_ms == 10_000
+    assert due.next_ms() == 10_000
+    assert due.next_ms(10_001) == 999_994
+    assert due.next_ms(1_000_001) is None
     assert [at_ms for at_ms, _ in due.until(1_000_000)] == [10_000, *range(999_994, 1_000_001)]

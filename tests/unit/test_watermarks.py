@@ -85,6 +85,15 @@ def test_one_that_sees_nothing_for_a_time_holds_nobody_back() -> None:
     assert marks.current_ms == 130_000
 
 
+def test_one_that_was_held_back_counts_when_it_is_let_go() -> None:
+    """However long that was, and nothing comes any more."""
+    marks = Watermarks([0], idle_after_ms=10_000)
+    marks.take([{0: 90_000_000}, {}], 1_000, [{}, {0: None}])
+    assert marks.current_ms == 0
+    marks.take([{}, {}], 21_000)
+    assert marks.current_ms == 90_000
+
+
 def test_when_all_see_nothing_it_stays() -> None:
     marks = Watermarks([0, 0], idle_after_ms=10)
     marks.take([{0: 50_000_000}, {1: 70_000_000}], now_ms=0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
+EARLIEST_MS: Final = -(1 << 63)
+"""No time is before it."""
 _STALE_MAX: Final = 64
 
 
@@ -37,20 +40,26 @@ class Due(Generic[Item]):
         if not items:
             del self._items[at_ms]
 
-    @property
-    def next_ms(self) -> int | None:
-        """When the first item is due; None: there is none."""
-        while self._times and self._times[0] not in self._items:
-            heappop(self._times)
-        return self._times[0] if self._times else None
+    def next_ms(self, from_ms: int = EARLIEST_MS) -> int | None:
+        """When the first item is due, from a time on, inclusive; None: there is none."""
+        with self._without(from_ms - 1):
+            while self._times and self._times[0] not in self._items:
+                heappop(self._times)
+            return self._times[0] if self._times else None
 
     def until(self, end_ms: int) -> list[tuple[int, Item]]:
         """What is due up to a time, inclusive, in the order of the times; it stays."""
+        with self._without(end_ms) as times:
+            return [(at_ms, item) for at_ms in times for item in self._items[at_ms]]
+
+    @contextmanager
+    def _without(self, end_ms: int) -> Iterator[Iterable[int]]:
+        """Meanwhile the heap lacks the times up to one, inclusive: these."""
         times = dict[int, None]()
         while self._times and self._times[0] <= end_ms:
             at_ms = heappop(self._times)
             if at_ms in self._items:
                 times[at_ms] = None
+        yield times
         for at_ms in times:
             heappush(self._times, at_ms)
-        return [(at_ms, item) for at_ms in times for item in self._items[at_ms]]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
-from engine.functions.custom_state.due import Due
+from engine.functions.custom_state.due import EARLIEST_MS, Due
 from engine.functions.custom_state.keys import Key
 from engine.functions.custom_state.layout import StateRow
 from engine.functions.custom_state.values import Kept
@@ -67,10 +67,9 @@ class Entries(ABC):
         """:raises StateTooLargeError: something was not put here, though the user's code may have
         gone on."""
 
-    @property
     @abstractmethod
-    def next_ms(self) -> int | None:
-        """The earliest moment; None: no row has one."""
+    def next_ms(self, from_ms: int = EARLIEST_MS) -> int | None:
+        """The earliest moment, from one on, inclusive; None: no row has one."""
 
     @abstractmethod
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
@@ -126,9 +125,8 @@ class OneEach(Entries):
     def rows(self) -> Iterator[StateRow]:
         return (StateRow(key, None, *entry) for key, entry in self._entries.items())
 
-    @property
-    def next_ms(self) -> int | None:
-        return self._due.next_ms
+    def next_ms(self, from_ms: int = EARLIEST_MS) -> int | None:
+        return self._due.next_ms(from_ms)
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
         return ((at_ms, key, None) for at_ms, key in self._due.until(until_ms))
@@ -209,9 +207,8 @@ class Several(Entries):
             for sub, entry in entries.items():
                 yield StateRow(key, sub, *entry)
 
-    @property
-    def next_ms(self) -> int | None:
-        return self._due.next_ms
+    def next_ms(self, from_ms: int = EARLIEST_MS) -> int | None:
+        return self._due.next_ms(from_ms)
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:
         return ((at_ms, *place) for at_ms, place in self._due.until(until_ms))

@@ -23,6 +23,7 @@ from itertools import count
 from pickle import HIGHEST_PROTOCOL, dumps, loads
 from typing import Any, Final
 
+from engine.functions.custom_state.due import EARLIEST_MS
 from engine.functions.custom_state.entries import Entries, Entry
 from engine.functions.custom_state.keys import NAN, Key
 from engine.functions.custom_state.layout import StateRow
@@ -61,7 +62,7 @@ class EntriesOnDisk(Entries):
         self._has = f"SELECT 1 FROM {name} WHERE key = ? AND {later} LIMIT 1"
         self._last = f"SELECT max(sub) FROM {name} WHERE key = ?"
         self._rows = f"SELECT place, value, moment FROM {name}"
-        self._next = f"SELECT min(moment) FROM {name}"
+        self._next = f"SELECT min(moment) FROM {name} WHERE moment >= ?"
         self._due = f"SELECT moment, number, place FROM {name} WHERE moment <= ?"
         self._moments = moments
 
@@ -123,9 +124,8 @@ class EntriesOnDisk(Entries):
     def check(self) -> None:
         self._database.check()
 
-    @property
-    def next_ms(self) -> int | None:
-        found = self._database.first(self._next) if self._moments else None
+    def next_ms(self, from_ms: int = EARLIEST_MS) -> int | None:
+        found = self._database.first(self._next, from_ms) if self._moments else None
         return None if found is None else found[0]
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key, Any]]:

@@ -71,10 +71,10 @@ class GroupStates(KeptRows):
         """Without a state there is nothing to do."""
         self._drop(key)
 
-    @property
-    def next_ms(self) -> int | None:
-        """The first time of which a timeout is before it; None: there is no timeout."""
-        next_ms = self._entries.next_ms
+    def next_ms(self, now_ms: int) -> int | None:
+        """The first time behind this one of which a further timeout is before it; None: there is
+        none."""
+        next_ms = self._entries.next_ms(now_ms)
         return None if next_ms is None else next_ms + 1
 
     def timed_out(self, now_ms: int) -> Iterator[Key]:
@@ -138,7 +138,9 @@ class GroupStateStage(CustomStateStage):
                 self._call_for(key, name, empty, clock.next_watermark_ms, has_timed_out=True)
             yield from self._results.made()
         if timeout != _EVENT_TIME:
-            clock.wake(self._states.next_ms)
+            # Of a timeout that has passed, and that the function has left, the next epoch tells it
+            # again, whenever that is: it would make epochs without end.
+            clock.wake(self._states.next_ms(now_ms))
 
     def _call_for(
         self,

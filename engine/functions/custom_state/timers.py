@@ -40,7 +40,7 @@ class Timers(KeptRows):
     @property
     def next_ms(self) -> int | None:
         """The earliest; None: there is none."""
-        return self._entries.next_ms
+        return self._entries.next_ms()
 
     def due(self, until_ms: int) -> Iterator[tuple[int, Key]]:
         """Those up to a time, inclusive, the earliest first; they stay."""
