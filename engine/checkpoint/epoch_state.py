@@ -46,6 +46,11 @@ class Marks:
     come_to_ms: tuple[int, ...] = ()
     newest_ms: tuple[int, ...] = ()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a partition holds one back."""
+        return self.newest_ms != self.come_to_ms
+
 
 NO_MARKS: Final = Marks()
 
@@ -86,7 +91,7 @@ class EpochState:
         }
         if self.marks.come_to_ms:
             told[_MARKS] = list(self.marks.come_to_ms)
-        if self.marks.newest_ms != self.marks.come_to_ms:
+        if self.marks.is_held:
             told[_NEWEST] = list(self.marks.newest_ms)
         if self.key_groups is not None:
             told.update({_GROUPS: self.key_groups, STATE: to_note(self.handles)})

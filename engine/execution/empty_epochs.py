@@ -11,14 +11,14 @@ class EmptyEpochs:
     """What a run knows of them.
 
     :param longest_ms: see option ``emptyEpochInterval``; 0: an empty epoch is as long as any.
-    :param keeping: the tasks that keep state: an earlier run may have left timers in it, of which
-        they tell with their first epoch. So that one is as long as any.
+    :param untold: the tasks that have to tell with their first epoch what an earlier run has left:
+        timers in the state, a watermark that was held back. So that epoch is as long as any.
     """
 
-    def __init__(self, run_id: str, longest_ms: int, keeping: Iterable[int] = ()) -> None:
+    def __init__(self, run_id: str, longest_ms: int, untold: Iterable[int] = ()) -> None:
         self._run_id, self._longest_ms = run_id, longest_ms
         self._filled = -1
-        self._untold = set(keeping)
+        self._untold = set(untold)
         self._due_ms: dict[int, int | None] = {}
 
     def arrived(self, event: RecordsArrived) -> bool:

@@ -165,8 +165,9 @@ class ContinuousRun:
         self._next_watch_s = 0.0
         self._start_watch: StartWatch | None = None
         self._waiting: str | None = None
-        keeping = [spec.index for spec in specs if spec.kept is not None]
-        self._empty = EmptyEpochs(self._run_id, options.empty_epoch_interval_ms, keeping)
+        held = first.time.marks.is_held
+        untold = [each.index for each in specs if each.kept is not None or (held and each.reading)]
+        self._empty = EmptyEpochs(self._run_id, options.empty_epoch_interval_ms, untold)
         self._consequences = Consequences(start.clock)
         self._ended = False
         self._error: ContinuousError | None = None

@@ -51,7 +51,8 @@ class TaskInput(ABC):
     """What one task reads.
 
     :ivar wait_s: how long a read waits for records.
-    :ivar has_released: whether one of :attr:`behind` has caught up in the epoch.
+    :ivar has_released: whether one has caught up in the epoch that was :attr:`behind` at the end of
+        the one before.
     """
 
     wait_s = MARKER_POLL_S
@@ -63,11 +64,14 @@ class TaskInput(ABC):
         """The places of those that have, at some time of the epoch..."""
         self._behind = dict.fromkeys(range(len(reading.numbers)), Behind.TIME)
         """... and of those that had not when they were read last, or were not read yet."""
+        self._held: set[int] | None = None
+        """Those that were so at the end of the epoch before."""
         self.has_released = False
 
     def begin_epoch(self) -> None:
         """From now on :attr:`behind` is of another epoch."""
         self._caught_up.clear()
+        self._held = set() if self._held is None else set(self._behind)
         self.has_released = False
 
     @property
@@ -79,7 +83,8 @@ class TaskInput(ABC):
         """What a read has shown of a partition."""
         if caught_up:
             self._caught_up.add(place)
-            if self._behind.pop(place, None) is not None:
+            self._behind.pop(place, None)
+            if self._held and place in self._held:
                 self.has_released = True
         elif place not in self._caught_up:
             self._behind[place] = known_by

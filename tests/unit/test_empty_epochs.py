@@ -39,7 +39,7 @@ def test_it_ends_when_a_timer_is_due() -> None:
 
 
 def test_the_first_one_of_a_run_tells_which_timers_an_earlier_run_has_left() -> None:
-    empty = EmptyEpochs("r", 1_000, keeping=[0, 1])
+    empty = EmptyEpochs("r", 1_000, untold=[0, 1])
     assert empty.left_ms(7, opened_ms=500, now_ms=500) == 0
     assert empty.reported(report(0, None))
     assert empty.left_ms(8, opened_ms=520, now_ms=530) == 0

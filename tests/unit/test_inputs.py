@@ -255,13 +255,19 @@ def test_a_partition_has_caught_up_when_it_says_so(monkeypatch: pytest.MonkeyPat
     readers[1].batches = [BATCH]
     assert source.read()
     assert source.behind == {4: Behind.TIME}, "it had, at some time of the epoch"
-    assert source.has_released
+    assert not source.has_released, "no epoch was told that it was behind"
     source.begin_epoch()
     assert source.behind == {4: Behind.TIME}, "nothing was read of it in this one"
     assert not source.has_released
     readers[1].batches = [BATCH]
     assert source.read()
     assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}
+    source.begin_epoch()
+    readers[1].tells = True
+    assert source.read() is None
+    assert source.read() is None
+    assert source.behind == {4: Behind.TIME}
+    assert source.has_released
 
 
 def test_or_when_it_has_nothing_if_it_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
