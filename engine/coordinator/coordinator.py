@@ -198,9 +198,9 @@ class EpochCoordinator:
         ]
 
     @property
-    def is_watermark_due(self) -> bool:
-        """Whether the next marker carries a watermark that tasks do not know yet."""
-        return self._watermarks.current_ms > self._watermarks_ms[self.open_epoch]
+    def watermark_due_ms(self) -> int | None:
+        """When the next marker brings a watermark that is news, by the wall clock; None: never."""
+        return self._watermarks.beyond_at_ms(self._watermarks_ms[self.open_epoch])
 
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""

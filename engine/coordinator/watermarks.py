@@ -98,11 +98,24 @@ class Watermarks:
         for number, mark_ms in enumerate(come_to_ms):
             if mark_ms > self._operators_ms[number]:  # seen earlier, and held back until now
                 self._operators_ms[number], self._seen_at_ms[number] = mark_ms, now_ms
+        self.current_ms = self._at(now_ms)
+        return Marks(tuple(self._operators_ms), tuple(self._newest_ms))
+
+    def beyond_at_ms(self, known_ms: int) -> int | None:
+        """When, by the wall clock, the watermark is beyond a known one, if no task sees anything:
+        an operator does not count then. 0: it is already; None: never."""
+        if self.current_ms > known_ms:
+            return 0
+        if not self._idle_after_ms:
+            return None
+        idle_at_ms = sorted(seen_ms + self._idle_after_ms for seen_ms in self._seen_at_ms)
+        return next((each for each in idle_at_ms if self._at(each) > known_ms), None)
+
+    def _at(self, now_ms: int) -> int:
+        """The query's watermark at a time, from what is known."""
         counting = [
             mark_ms
             for mark_ms, seen_ms in zip(self._operators_ms, self._seen_at_ms, strict=True)
             if not self._idle_after_ms or now_ms - seen_ms < self._idle_after_ms
         ]
-        if counting:
-            self.current_ms = max(self.current_ms, self._choose(counting))
-        return Marks(tuple(self._operators_ms), tuple(self._newest_ms))
+        return max([self.current_ms, *([self._choose(counting)] if counting else [])])

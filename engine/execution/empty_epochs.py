@@ -42,16 +42,20 @@ class EmptyEpochs:
         """Whether that is known of an open epoch; False if nobody has asked the tasks."""
         return self._longest_ms > 0 and self._filled < epoch
 
-    def left_ms(self, epoch: int, *, opened_ms: int, now_ms: int) -> int:
+    def left_ms(
+        self, epoch: int, *, opened_ms: int, now_ms: int, watermark_due_ms: int | None = None
+    ) -> int:
         """How much longer the open epoch may go on; 0: it ends as any other.
 
         A timer fires at the end of an epoch that was opened when it was due, or later: this one
         ends then, and the next one as soon as it can, for as long as the timer is there.
 
         :param now_ms: of the wall clock, as ``opened_ms``: it may have gone back since.
+        :param watermark_due_ms: when its end brings another watermark, which may close what waits
+            for it; None: never.
         """
         left_ms = opened_ms + self._longest_ms - now_ms
         if not self.is_empty(epoch) or self._untold or left_ms > self._longest_ms:
             return 0
-        due_ms = [each for each in self._due_ms.values() if each is not None]
+        due_ms = [each for each in (watermark_due_ms, *self._due_ms.values()) if each is not None]
         return max(0, min([left_ms, *(each - now_ms for each in due_ms)]))

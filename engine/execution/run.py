@@ -296,10 +296,12 @@ class ContinuousRun:
     def _may_go_on(self) -> bool:
         """Whether the open epoch is empty, and may stay open for longer than others."""
         epoch = self.coordinator.open_epoch
-        if self.coordinator.is_watermark_due:  # it may close what waits for it
-            return False
-        opened_ms, now_ms = self._opened_ms.get(epoch, 0), self._clock.now_ms()
-        left_ms = self._empty.left_ms(epoch, opened_ms=opened_ms, now_ms=now_ms)
+        left_ms = self._empty.left_ms(
+            epoch,
+            opened_ms=self._opened_ms.get(epoch, 0),
+            now_ms=self._clock.now_ms(),
+            watermark_due_ms=self.coordinator.watermark_due_ms,
+        )
         if self._wanted.newest >= epoch or not left_ms:
             return False
         if not self._interval_ms:

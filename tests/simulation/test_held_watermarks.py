@@ -1,4 +1,4 @@
-"""A watermark that a partition has held back moves when that is over, though nothing more comes."""
+"""A watermark moves when it can, though nothing more comes and empty epochs may be long."""
 
 from __future__ import annotations
 
@@ -79,16 +79,16 @@ def read_row(row: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist([{"partition": 0, "seq": row, "t": at}], schema=TIMED)
 
 
-def timed(story: Story, table: Table, interval_ms: int) -> QueryDefinition:
-    made = definition(
-        story.feed,
-        story.sink,
-        story.folder,
-        interval_ms=interval_ms,
-        empty_epoch_interval="1 hour",
+def timed(story: Story, interval_ms: int, *tables: Table, **options: Any) -> QueryDefinition:
+    """Each table has a watermark of its own."""
+    options = {"interval_ms": interval_ms, "empty_epoch_interval": "1 hour", **options}
+    made = definition(story.feed, story.sink, story.folder, **options)
+    relation = SourceRelation("model", {}, TIMED)
+    streams = (
+        StreamBinding(Pipeline(relation, (Watermark(2, 0, number),), TIMED), table, "model")
+        for number, table in enumerate(tables)
     )
-    pipeline = Pipeline(SourceRelation("model", {}, TIMED), (Watermark(2, 0, 0),), TIMED)
-    return replace(made, streams=(StreamBinding(pipeline, table, "model"),))
+    return replace(made, streams=tuple(streams))
 
 
 def start(made: QueryDefinition) -> ContinuousQuery:
@@ -113,10 +113,10 @@ def is_at(checkpoint: Checkpoint, row: int) -> Any:
 
 
 @pytest.mark.parametrize("interval_ms", [20, 0])
-def test_in_an_empty_epoch(story: Story, interval_ms: int) -> None:
+def test_of_one_that_was_held_back(story: Story, interval_ms: int) -> None:
     """The rows' epoch was over when the driver told that they were all."""
     table = Table()
-    query = start(timed(story, table, interval_ms))
+    query = start(timed(story, interval_ms, table))
     for row in range(1, 4):
         table.is_all = False
         table.rows.append(row)
@@ -137,7 +137,7 @@ def test_in_an_empty_epoch(story: Story, interval_ms: int) -> None:
 def test_behind_a_restart(story: Story, interval_ms: int) -> None:
     """The run before has ended while it was held back, and the next one finds nothing more."""
     table = Table()
-    made = timed(story, table, interval_ms)
+    made = timed(story, interval_ms, table)
     query = start(made)
     table.rows.append(1)
     wait_until(lambda: marks(story.checkpoint).newest_ms == (MINUTE_MS,), "its mark", WAIT_S)
@@ -146,4 +146,18 @@ def test_behind_a_restart(story: Story, interval_ms: int) -> None:
     table.is_all = True
     query = start(made)
     wait_until(is_at(story.checkpoint, 1), "the watermark", WAIT_S)
+    assert query.drain(WAIT_S)
+
+
+@pytest.mark.parametrize("interval_ms", [20, 0])
+def test_when_one_of_two_has_seen_nothing_for_a_time(story: Story, interval_ms: int) -> None:
+    """``watermarkIdleAfter`` is over in the middle of an empty epoch."""
+    silent, other = Table(), Table()
+    silent.is_all = other.is_all = True
+    query = start(timed(story, interval_ms, silent, other, watermark_idle_after_ms=500))
+    silent.rows.append(1)
+    wait_until(lambda: marks(story.checkpoint).come_to_ms == (MINUTE_MS, 0), "its mark", WAIT_S)
+    other.rows.extend([2, 5])
+    wait_until(is_at(story.checkpoint, 5), "the watermark", WAIT_S)
+    assert marks(story.checkpoint).come_to_ms == (MINUTE_MS, 5 * MINUTE_MS)
     assert query.drain(WAIT_S)

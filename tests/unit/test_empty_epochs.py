@@ -38,6 +38,12 @@ def test_it_ends_when_a_timer_is_due() -> None:
     assert empty.left_ms(3, opened_ms=910, now_ms=910) == 1_000
 
 
+def test_it_ends_when_the_watermark_moves() -> None:
+    empty = EmptyEpochs("r", 1_000)
+    assert empty.left_ms(1, opened_ms=500, now_ms=700, watermark_due_ms=750) == 50
+    assert empty.left_ms(1, opened_ms=500, now_ms=700, watermark_due_ms=0) == 0
+
+
 def test_the_first_one_of_a_run_tells_which_timers_an_earlier_run_has_left() -> None:
     empty = EmptyEpochs("r", 1_000, untold=[0, 1])
     assert empty.left_ms(7, opened_ms=500, now_ms=500) == 0

@@ -103,11 +103,7 @@ def test_bad_records_are_told_or_raised() -> None:
 
 
 def test_word_and_work_wake_a_reader_that_waits() -> None:
-    for wake in (
-        lambda made: made.interrupt(),
-        lambda made: made.take(Work(units("one"))),
-        lambda made: made.take(Work((), is_all=True)),
-    ):
+    for wake in (lambda made: made.interrupt(), lambda made: made.take(Work(units("one")))):
         made = reader()
         found: list[Any] = []
         thread = threading.Thread(target=lambda m=made, f=found: f.append(m.read(600)))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.checkpoint.epoch_state import EpochState, Marks
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import (
     OffsetEntry,
@@ -63,6 +64,16 @@ def test_metadata_of_micro_batches_is_carried_on_and_told_apart() -> None:
     assert carried_on(None) is None
     told = [each.is_micro_batch for each in (by_spark, here, OffsetEntry((7,)))]
     assert told == [True, False, False]
+
+
+def test_what_an_epoch_says_of_itself_alone_is_not_carried_on() -> None:
+    held = EpochState(
+        next_watermark_ms=5,
+        key_groups=8,
+        partitions={0: ("a",)},
+        marks=Marks((0,), (600,)),
+    )
+    assert carried_on(held.added_to(None)) == carried_on(EpochState().added_to(None))
 
 
 def test_round_trip_in_a_new_directory(log: MetadataLog[OffsetEntry]) -> None:

@@ -94,6 +94,26 @@ def test_one_that_was_held_back_counts_when_it_is_let_go() -> None:
     assert marks.current_ms == 90_000
 
 
+def test_when_it_moves_because_one_sees_nothing() -> None:
+    """Known beforehand: nobody has to look."""
+    marks = Watermarks([0, 0, 0], idle_after_ms=10_000)
+    assert marks.beyond_at_ms(0) is None
+    marks.take([{0: 10_000_000, 1: 40_000_000, 2: 10_000_000}], now_ms=1_000)
+    assert marks.beyond_at_ms(0) == 0
+    assert marks.beyond_at_ms(10_000) is None, "none is seen later than another"
+    marks.take([{1: 50_000_000}], now_ms=3_000)
+    assert marks.beyond_at_ms(10_000) == 11_000
+    marks.take([{2: 20_000_000}], now_ms=5_000)
+    assert (marks.current_ms, marks.beyond_at_ms(10_000)) == (10_000, 11_000)
+    marks.take([{}], now_ms=11_000)
+    assert (marks.current_ms, marks.beyond_at_ms(20_000)) == (20_000, None), "the last of all stays"
+    largest = Watermarks([0, 0], MAX, idle_after_ms=10_000)
+    largest.take([{0: 10_000_000}], now_ms=1_000)
+    largest.take([{1: 40_000_000}], now_ms=2_000)
+    assert largest.beyond_at_ms(40_000) is None
+    assert Watermarks([0, 0]).beyond_at_ms(0) is None
+
+
 def test_when_all_see_nothing_it_stays() -> None:
     marks = Watermarks([0, 0], idle_after_ms=10)
     marks.take([{0: 50_000_000}, {1: 70_000_000}], now_ms=0)

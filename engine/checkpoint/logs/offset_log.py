@@ -29,7 +29,14 @@ from engine.checkpoint.storage.contract import Storage
 MAX_VERSION = 2
 _NO_OFFSET = "-"
 _WRITTEN_BY = "writtenBy"
-_OF_ONE_EPOCH = ("nextBatchWatermarkMs", "keyGroups", "state", "statePartitions")
+_OF_ONE_EPOCH = (
+    "nextBatchWatermarkMs",
+    "operatorWatermarksMs",
+    "newestOperatorWatermarksMs",
+    "keyGroups",
+    "state",
+    "statePartitions",
+)
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,6 @@ class HandedPartitionReader(PartitionReader):
             if work.is_whole:
                 self._whole.update(unit.number for unit in work.units)
             self._has_last = self._has_last or work.is_last
-            # Who has nothing to read any more returns, so that the task sees that it has caught up.
-            self._interrupted = self._interrupted or (work.is_all and not self._has_all)
             self._has_all = work.is_all
             self._changed.notify_all()
 
