@@ -95,6 +95,8 @@ def main() -> int:
         _note(setup, queries, told)
         pause.wait(_LOOK_S)
     if setup.drain.exists():
+        while any(map(_is_failing, queries)):  # a drain tells a failure that no commit has followed
+            pause.wait(_LOOK_S)
         for query in queries:
             query.drain(600)
         _note(setup, queries, told)
@@ -131,6 +133,10 @@ def _start(
     )
     assert isinstance(query, ContinuousQuery)
     return query
+
+
+def _is_failing(query: ContinuousQuery) -> bool:
+    return query.isActive and query.status["failing_since_ms"] is not None
 
 
 def _note(setup: Setup, queries: list[ContinuousQuery], told: dict[str, int]) -> None:
