@@ -82,8 +82,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         ),
         "filter, 3 projections, one of them upper": (
             "1 and 10 rows: 17 to 28 and 24 to 34 µs as the machine goes, otherwise as the filter "
-            "above. 100,000 rows: a third of the time is Arrow's gathering of the 50,000 texts that pass "
-            "the filter, and a tenth is finding which rows pass"
+            "above. 100,000 rows: a third of the time is Arrow's gathering of the 50,000 texts "
+            "that pass the filter, and a tenth is finding which rows pass"
         ),
     },
     "kafka_functions": {
