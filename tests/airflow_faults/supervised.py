@@ -119,6 +119,7 @@ def standby_takes_over(case: Case) -> None:
         case.promise_attempts(run, "run", attempts)
         case.promise_same_run(status.run_id)
     case.settle(queries=1, standbys=1)
+    _await_triggerer(run)  # with its new standby the task has deferred anew
     _mark_failed(case, run)
 
 
@@ -142,9 +143,13 @@ def _supervised(case: Case, dag_id: str = "supervise") -> tuple[Run, CheckpointS
     run = case.run(dag_id)
     status = case.query.wait_until_running()
     run.wait("run", "deferred")
-    # Only a triggerer that has seen the trigger can restart the query, or end it.
-    wait_for(lambda: run.triggerer("run"), WAIT_S, "a triggerer to take the task")
+    _await_triggerer(run)
     return run, status
+
+
+def _await_triggerer(run: Run) -> None:
+    """Only a triggerer that has seen the trigger can restart the query, or end it."""
+    wait_for(lambda: run.triggerer("run"), WAIT_S, "a triggerer to take the task")
 
 
 SCENARIOS = (
