@@ -93,7 +93,7 @@ LEVELS = {
     "L1": Level("tests.faults.l1_failpoints", {"seconds": 10}, {"seconds": 400}),
     "L2": Level("tests.faults.l2_syscalls", {"sample": 16}, {"sample": 400}),
     "L3": Level("tests.faults.l3_torn_files", {"seconds": 5}, {"seconds": 120}),
-    "L3 state": Level("tests.faults.l3_torn_snapshots", {"cases_max": 6}, {"seconds": 240}),
+    "L3 state": Level("tests.faults.l3_torn_snapshots", {"cases_max": 6}, {"seconds": 300}),
     "L4": Level(
         "tests.faults.l4_spark",
         {"faults": _FEW},
