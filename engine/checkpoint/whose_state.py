@@ -47,8 +47,8 @@ def refuse_own_state(checkpoint: CheckpointFolder) -> None:
     """:raises ConfigError: this engine keeps state there.
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    epoch = checkpoint.committed_epoch()
-    entry = None if epoch < 0 else checkpoint.offsets.get(epoch)
+    epoch = checkpoint.offsets.latest_id()  # which need not be committed
+    entry = None if epoch is None else checkpoint.offsets.get(epoch)
     if entry is not None and STATE in (entry.metadata or {}):
         raise ConfigError(
             f"The checkpoint {checkpoint.url} has the state of a query that runs continuously, "

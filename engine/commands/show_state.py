@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.base.json_text import plain
+from engine.base.shown_values import shown_values
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
@@ -54,9 +55,10 @@ def _shown(
     for name, value in wanted:
         column = _column(table, name)
         assert column is not None, "the table was chosen by it"
-        table = table.filter(pa.array([_text(each) == value for each in column], pa.bool_()))
+        texts = map(_text, shown_values(column))
+        table = table.filter(pa.array([text == value for text in texts], pa.bool_()))
     first = table.slice(0, rows).select(range(IN_FRONT, table.num_columns))
-    columns = [map(plain, column.to_pylist()) for column in first.columns]
+    columns = [map(plain, shown_values(column)) for column in first.columns]
     return {
         "stage": stage,
         "operator": head.stage,
@@ -83,8 +85,8 @@ def _described(table: dict[str, Any]) -> str:
     return "\n".join([*lines, f"and {more:,} more"] if more else lines)
 
 
-def _column(table: pa.Table, name: str) -> list[Any] | None:
-    """The values of a column, or below it: ``window.start``. None: there is none."""
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray | None:
+    """A column, or what is below it: ``window.start``. None: there is none."""
     first, *inner = name.split(".")
     names = table.column_names[IN_FRONT:]
     if first not in names:
@@ -94,8 +96,7 @@ def _column(table: pa.Table, name: str) -> list[Any] | None:
         if not pa.types.is_struct(column.type) or column.type.get_field_index(each) < 0:
             return None
         column = column.flatten()[column.type.get_field_index(each)]
-    values: list[Any] = column.to_pylist()
-    return values
+    return column
 
 
 def _text(value: Any) -> str:

@@ -214,7 +214,8 @@ class EpochRunner:
             self._add(offset_log, epoch, end, text)
         steps.done("walCommit")
         reach("walCommit.after")
-        self._purge_state.note(epoch, state.handles)
+        # The entry of one that was run again goes on naming the files of before.
+        self._purge_state.note(epoch + replayed, state.handles)
         times_ms = state.watermark_ms, state.next_watermark_ms if self.keeps_time else 0
         self._logged.append(_Logged(epoch, messages, ends, *times_ms, steps.duration_ms))
 

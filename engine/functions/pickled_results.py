@@ -22,6 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.errors import TransformError
+from engine.expressions.java_utf8 import decoded
 from engine.expressions.types import sql_name
 from engine.expressions.whole_columns import caster
 
@@ -133,10 +134,17 @@ def _struct(value: Any, fields: Sequence[tuple[str, Taken]]) -> dict[str, Any] |
     return {name: take(each) for (name, take), each in zip(fields, value, strict=True)}
 
 
+def java_string(text: str) -> str:
+    """As Java reads what the pickler writes of it, where half of a surrogate pair is no character."""
+    if text.isascii():
+        return text
+    return decoded(text.encode("utf-8", "surrogatepass"))
+
+
 def _java_text(value: Any) -> str:
     kind = type(value)
     if kind is str:
-        return str(value)
+        return java_string(value)
     if kind is bool:
         return "true" if value else "false"
     if kind in (int, Decimal):

@@ -101,6 +101,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     writer, standby = _writer(request, options), request.standby
     if standby is not None:
         standby.await_turn(checkpoint)
+        refuse_own_state(checkpoint)  # that somebody has left there meanwhile
     lost = None if standby is None else standby.lost
     return SparkQuery(execution.start(lambda: _start(writer, table), lost), execution)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.base.json_text import excerpt, plain
+from engine.base.shown_values import shown_values
 from engine.base.text_tables import format_table
 from engine.execution.replay import ReplayedEpoch, ReplayedPipeline, Rows
 from engine.pipeline.explain import origin
@@ -126,15 +127,8 @@ def describe_rows(table: pa.Table, rows: int) -> dict[str, Any]:
 
 def _first(table: pa.Table, rows: int) -> list[list[Any]]:
     first = table.slice(0, rows)
-    columns = [[plain(_value(each)) for each in column] for column in first.columns]
+    columns = [map(plain, shown_values(column)) for column in first.columns]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _value(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except (OverflowError, ValueError):  # a date beyond the year 9999, which Spark allows
-        return f"a {value.type} that cannot be shown"
 
 
 def _table(table: pa.Table, rows: int) -> str:

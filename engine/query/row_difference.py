@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from engine.base.shown_values import shown_values
+
 
 @dataclass(frozen=True)
 class RowDifference:
@@ -55,13 +57,5 @@ def _missing(keys: list[str], others: Counter[str]) -> pa.Array:
 
 
 def _keys(table: pa.Table, names: list[str]) -> Iterator[str]:
-    columns = [map(repr, _values(table.column(name))) for name in names]
+    columns = [map(repr, shown_values(table.column(name))) for name in names]
     return map(str, zip(*columns, strict=True)) if columns else iter([""] * table.num_rows)
-
-
-def _values(column: pa.ChunkedArray) -> list[object]:
-    try:
-        values: list[object] = column.to_pylist()
-    except (OverflowError, ValueError):  # a date beyond the year 9999, which Spark allows
-        values = column.cast(pa.string()).to_pylist()
-    return values

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.exchange.hashing import hash_rows
 from engine.state.contract import GONE
 
 IN_FRONT: Final = 2
@@ -114,7 +115,7 @@ def _leaves(column: pa.Array) -> list[pa.Array]:
         nan = pa.scalar(float("nan"), dtype)
         return [pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, dtype)))]
     if pa.types.is_nested(dtype) or pa.types.is_interval(dtype):
-        return [pa.array([repr(value) for value in column.to_pylist()], pa.string())]
+        return [pa.array(lane) for lane in hash_rows([column], len(column))]
     return [column]
 
 

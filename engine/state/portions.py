@@ -18,7 +18,8 @@ from engine.errors import StateTooLargeError
 Item = TypeVar("Item")
 Taken = TypeVar("Taken", pa.Array, pa.RecordBatch, pa.Table)
 Slots = npt.NDArray[np.int64]
-_BYTES: Final = 1 << 26
+BYTES: Final = 1 << 26
+"""A portion has about so many at most."""
 _FIRST: Final = 1 << 12
 _FIRST_OBJECTS: Final = 1 << 6
 _GROWTH: Final = 4
@@ -76,6 +77,6 @@ class _Rows(Generic[Taken]):
                 raise
             self.count = len(some) // 2
             return None
-        fitting = len(some) * _BYTES // max(taken.nbytes, 1)
+        fitting = len(some) * BYTES // max(taken.nbytes, 1)
         self.count = max(1, min(self._most, _GROWTH * self.count, fitting))
         return taken

@@ -44,8 +44,8 @@ def restore(
     :param watermark_ms: of the epoch that comes next. An epoch that changes nothing else writes
         nothing when the watermark closes rows, so the files alone do not tell.
     :param scratch: for copies of large files that are far away.
-    :returns: what the next snapshot goes on behind; None if the groups are not those of one handle:
-        then it is a whole one.
+    :returns: what the next snapshot goes on behind; None if the groups are not those of one handle,
+        or there is a table that nobody wants any more: then it is a whole one, without that table.
     :raises CheckpointCorruptError: a file is missing, damaged or another one.
     :raises CheckpointVersionError: a newer engine has written it.
     :raises ConfigError: the state is not that of these stages.
@@ -53,15 +53,17 @@ def restore(
     dropped = {(stage.name, name) for stage in stages for name in stage.dropped}
     mine = [each for each in handles if _shared(each, groups)]
     chains = read_chains(storage, mine, query_id, scratch)
+    is_wanted = True
     for piece in _merged(storage, mine, chains, groups, watermark_ms, piece_bytes(scratch)):
         tables = {h: rows for h, rows in piece.items() if (h.stage, h.name) not in dropped}
+        is_wanted = is_wanted and len(tables) == len(piece)
         _check(storage, tables, stages)
         for stage in stages:
             of_stage = {
                 head.name: rows for head, rows in tables.items() if head.stage == stage.name
             }
             stage.restore(of_stage, of_several=len(mine) > 1)
-    if len(mine) == 1 and range(mine[0].first_group, mine[0].end_group) == groups:
+    if is_wanted and len(mine) == 1 and range(mine[0].first_group, mine[0].end_group) == groups:
         return Chain(mine[0], tuple(file.link for file in chains[0]))
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold
 from engine.state.aggregates.functions import fold_of, state_fields
 from engine.state.columns import Slots
+from engine.state.portions import BYTES
 from engine.task.evaluation import columns_of, mask_of
 
 Update = Callable[[Slots, Rows], None]
@@ -34,6 +35,17 @@ class Folds:
         parts = [state_fields(each, name) for each, name in zip(aggregates, names, strict=True)]
         self._widths = [len(part) for part in parts]
         self.fields = [field for part in parts for field in part]
+
+    @property
+    def rows_max(self) -> int:
+        """So many states fit a portion."""
+        return max(1, BYTES // max(1, sum(fold.width for fold in self._folds)))
+
+    def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch, in parts each of whose rows can have a state of its own."""
+        yield batch.slice(0, self.rows_max)
+        for start in range(self.rows_max, batch.num_rows, self.rows_max):
+            yield batch.slice(start, self.rows_max)
 
     def grow(self, room: int) -> None:
         """Slots are below this number from now on."""

@@ -50,10 +50,12 @@ class PartialGrouping:
         for batch in batches:
             if batch is IDLE:
                 yield batch
-            elif self._is_tried(batch.num_rows):
-                yield self._together(batch)
-            else:
-                yield self._folded(batch, np.arange(batch.num_rows), self._key_columns(batch))
+                continue
+            for part in self._folds.parts(batch):
+                if self._is_tried(part.num_rows):
+                    yield self._together(part)
+                else:
+                    yield self._folded(part, np.arange(part.num_rows), self._key_columns(part))
 
     def _is_tried(self, rows: int) -> bool:
         if not self._step.keys:
@@ -67,7 +69,7 @@ class PartialGrouping:
         return [normalized(batch.column(key)) for key in self._step.keys]
 
     def _together(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if len(self._keys) > _KEYS_MAX:
+        if len(self._keys) > min(_KEYS_MAX, self._folds.rows_max):
             self._keys = KeyedSlots(self._types)
         columns = self._key_columns(batch)
         slots, _ = self._keys.find_or_add(columns, batch.num_rows)

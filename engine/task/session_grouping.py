@@ -87,7 +87,8 @@ class SessionGrouping(StatefulStage):
             if batch is IDLE:
                 yield batch
             else:
-                self._fold(batch)
+                for part in self._folds.parts(batch):
+                    self._fold(part)
         if self._step.output_mode == COMPLETE:
             if self._clock.is_filled:
                 yield from self._told(self._sessions.slots)

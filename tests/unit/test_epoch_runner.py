@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.lease import Lease
 from engine.coordinator import epoch_runner
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
-from engine.errors import SourceError
+from engine.errors import PreparedEpochLostError, SourceError
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import CHECKSUM_DIGITS, SnapshotName
 from tests.model import silent_binding
 
 
@@ -95,3 +98,20 @@ def test_offsets_that_cannot_be_merged_are_the_sources_failure(
         epochs.commit(0, [[0]], [None])
 
     assert Checkpoint(str(tmp_path)).prepared.latest_id() is None
+
+
+def test_an_epoch_that_is_run_again_needs_the_files_that_its_entry_names(tmp_path: Path) -> None:
+    source = SimpleNamespace(mergeOffsets=lambda parts: {"0": parts[0]})
+    epochs, lease = runner(tmp_path, source, "a-run")
+    epochs.log(0, [[0]], [None])
+    epochs._note_lost(0, PreparedEpochLostError("It has timed out.", done=[]))
+
+    storage = Checkpoint(str(tmp_path)).storage
+    name = str(SnapshotName(1, 0, 1, 0, 128, "0" * CHECKSUM_DIGITS))
+    storage.create(name, b"")
+    handle = SnapshotHandle(1, 0, 128, None, None, 0, 0, 0, replaced=(name,))
+    epochs.log(0, [[0]], [None], EpochState(handles=(handle,)), replayed=True)
+    epochs._purge_state(0, lease.check)
+    assert storage.exists(name)
+    epochs._purge_state(100, lease.check)
+    assert not storage.exists(name)

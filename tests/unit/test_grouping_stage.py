@@ -16,9 +16,10 @@ from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Aggregate, GroupRows, PartGroup
+from engine.state.aggregates.distinct_counts import register_bits
 from engine.state.aggregates.functions import state_fields
 from engine.state.contract import EventClock, StatefulStage
-from engine.task import partial_grouping
+from engine.task import folds, partial_grouping
 from engine.task.grouping import grouping_stage
 from engine.task.partial_grouping import PartialGrouping
 from tests.gathered import changes_of
@@ -198,6 +199,24 @@ def test_large_batches_are_folded_while_it_pays() -> None:
     assert tries[-1] == 2
     assert tries.count(5_000) < 64
     assert list(part(iter([IDLE]))) == [IDLE]
+
+
+def test_states_that_are_wide_leave_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folds, "BYTES", 4_000 << register_bits(0.05))
+    value = (column(ROWS, "value"),)
+    params = {"relative_sd": 0.05, "threshold": 400.0}
+    distinct = Aggregate("HyperLogLogPlusPlus", value, pa.int64(), params=params)
+    schema = pa.schema([*list(ROWS)[:2], ("registers", pa.binary())])
+    part = PartialGrouping(PartGroup((0, 1), (distinct,), schema), Context())
+    many = batch_of([(0, str(number), 1) for number in range(9_000)])
+    for _ in range(2):  # the second one is not tried
+        told = list(part(iter([many, IDLE])))
+        assert told.pop() is IDLE
+        assert [batch.num_rows for batch in told] == [4_000, 4_000, 1_000]
+        keys = [key for batch in told for key in batch.column("key").to_pylist()]
+        assert keys == many.column("key").to_pylist()
+    assert part._keys.room <= 16_384, "of each key ever seen there would be a state"
+    assert [batch.num_rows for batch in part(iter([many.slice(0, 0)]))] == [0]
 
 
 KEYS: list[tuple[pa.DataType, list[Any], list[Any]]] = [

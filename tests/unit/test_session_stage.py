@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from engine.expressions.registry import Context
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import Aggregate, GroupSessions
+from engine.state.aggregates.distinct_counts import DistinctCount, register_bits
 from engine.state.contract import EventClock, StatefulStage
+from engine.task import folds
 from engine.task.session_grouping import session_stage
 from tests.unit.stateful_stages import GROUPS, Tasks, column
 
@@ -183,3 +185,25 @@ def test_many_keys_come_and_go() -> None:
         told = tasks.epoch([batch_of(rows), batch_of(rows)], epoch * 10_000 + 5_000)
         assert sorted(row["sum"] for row in told) == [2 * number for number in range(700)]
     assert tasks.stored["sessions"] == {}
+
+
+def test_states_that_are_wide_are_not_all_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = 10
+    monkeypatch.setattr(folds, "BYTES", at_once << register_bits(0.01))
+    seen: list[int] = []
+    states = DistinctCount.states
+
+    def counted(self: DistinctCount, slots: Any) -> Any:
+        seen.append(len(slots))
+        return states(self, slots)
+
+    monkeypatch.setattr(DistinctCount, "states", counted)
+    params = {"relative_sd": 0.01, "threshold": 400.0}
+    distinct = Aggregate("HyperLogLogPlusPlus", (VALUE,), pa.int64(), params=params)
+    results = pa.schema([*list(RESULTS)[:2], ("distinct", pa.int64())])
+    step = GroupSessions("s", (0,), 1, (distinct,), (1, 0), results, "complete", False)
+    stage = session_stage(step, clock := EventClock(), Context(), GROUPS)
+    clock.is_filled = True
+    told = [*stage(iter([batch_of([("a", n, 3, n) for n in range(95)])]))]
+    assert [row["distinct"] for batch in told for row in batch.to_pylist()] == [95]
+    assert max(seen) <= at_once + 1  # and the session that they touch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -14,8 +15,11 @@ from engine.checkpoint.retention import prune
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.state.committed_state import committed_state, schemas_of, tables_of
+from engine.state.contract import StateTable
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
 from tests.unit.test_state_retention import Query
+
+TIME = pa.timestamp("us", "UTC")
 
 
 @pytest.fixture
@@ -38,6 +42,24 @@ def test_the_tables(query: Query, capsys: Captured) -> None:
     (table,) = found["tables"]
     assert (table["rows"], len(table["shown"]), table["keys"]) == (9, 2, 2)
     assert table["columns"] == ["word", "until", "count"]
+
+
+@pytest.mark.parametrize("dtype", [TIME, pa.list_(TIME)])
+def test_times_that_python_has_not(dtype: pa.DataType, tmp_path: Path, capsys: Captured) -> None:
+    table = StateTable("t", pa.schema([("at", dtype), ("count", pa.int64())]), keys=1)
+    query = Query(Checkpoint(str(tmp_path / "one")), table=table)
+    query.checkpoint.create_or_read_query_id("query")
+    year_10000 = 253_402_300_800_000_000
+    query.run({(at if dtype == TIME else (at,),): (7,) for at in (0, year_10000)})
+    code, found = called_json(capsys, "state", query.checkpoint.url)
+    assert code == 0
+    (shown,) = found["tables"]
+    late = "10000-01-01 00:00:00.000000Z"
+    early = "1970-01-01T00:00:00+00:00"
+    expected = [late, early] if dtype == TIME else [[late], [early]]
+    assert sorted(row[0] for row in shown["shown"]) == expected
+    code, found = called_json(capsys, "state", query.checkpoint.url, "--key", f"at={expected[0]}")
+    assert [row[1] for row in found["tables"][0]["shown"]] == [7]
 
 
 def test_a_key_and_an_epoch(query: Query, capsys: Captured) -> None:

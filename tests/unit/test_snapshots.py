@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -236,6 +236,28 @@ def test_zeros_and_not_a_numbers_are_one_key_each(storage: Storage) -> None:
     }  # fmt: skip
 
 
+def test_keys_that_python_has_not(storage: Storage) -> None:
+    times = pa.list_(pa.timestamp("us", "UTC"))
+    table = StateTable("t", pa.schema([("key", times), ("n", pa.int64())]), keys=1)
+    handles = write(storage, ByTimes(table), MANY_TIMES, {((YEAR_10000,),): (7,)})
+    found = read_tables(storage, handles[-1:], range(GROUPS), query_id="query", watermark_ms=0)
+    ((_, rows),) = found.items()
+    keys = rows.column("key").cast(pa.list_(pa.int64())).to_pylist()
+    numbers = dict(zip(map(tuple, keys), rows.column("n").to_pylist(), strict=True))
+    assert numbers == {key: n for (key,), (n,) in {**MANY_TIMES, ((YEAR_10000,),): (7,)}.items()}
+
+
+YEAR_10000 = 253_402_300_800_000_000
+MANY_TIMES: Rows = {((n, YEAR_10000),): (n,) for n in range(1_000)} | {((YEAR_10000,),): (0,)}
+
+
+class ByTimes(Shelf):
+    """What is not changed is not read."""
+
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
+        raise AssertionError
+
+
 def test_a_table_without_a_key_has_one_row(storage: Storage) -> None:
     table = StateTable("t", pa.schema([("n", pa.int64())]), keys=0)
     shelf = Shelf(table)
@@ -299,6 +321,48 @@ def test_a_restart_goes_on_behind_the_chain(storage: Storage) -> None:
     handle = to.prepare(2, 0, [again]).write()
     assert (handle.since, handle.rows) == (0, 1_002)
     assert read(storage, [handle], COUNTS)[0] == {**MANY, ("0", None): (7,), ("1", None): (8,)}
+
+
+class TwoTables(Shelf):
+    """Has a second one, or does not want it any more."""
+
+    def __init__(self, more: bool) -> None:
+        super().__init__(COUNTS)
+        self.more = Shelf(replace(COUNTS, name="more"))
+        self.dropped = frozenset() if more else frozenset({"more"})
+
+    @property
+    def tables(self) -> tuple[StateTable, ...]:
+        return (COUNTS,) if self.dropped else (COUNTS, self.more.table)
+
+    def restore(self, tables: Mapping[str, pa.Table], *, of_several: bool = False) -> None:
+        super().restore({name: rows for name, rows in tables.items() if name == "counts"})
+        self.more.restore({name: rows for name, rows in tables.items() if name == "more"})
+
+    def changes(self, *, whole: bool) -> Iterator[tuple[str, pa.Table]]:
+        yield from super().changes(whole=whole)
+        if not self.dropped:
+            yield from self.more.changes(whole=whole)
+
+
+def test_a_table_that_was_not_wanted_does_not_come_back(storage: Storage) -> None:
+    both = TwoTables(more=True)
+    both.more.put(("x", None), (1,))
+    (handle,) = write(storage, both, MANY)
+    for generation in (2, 3):
+        without = TwoTables(more=False)
+        chain = restore(
+            storage, [handle], range(GROUPS), [without], query_id="query", watermark_ms=0
+        )
+        without.put(("y", None), (generation,))
+        to = writer(storage, range(GROUPS), chain, generation=generation)
+        handle = to.prepare(generation, 0, [without]).write()
+    assert chain is not None, "the second time there is nothing to leave out"
+    again = TwoTables(more=True)
+    restore(storage, [handle], range(GROUPS), [again], query_id="query", watermark_ms=0)
+    assert (again.rows, again.more.rows) == ({**MANY, ("y", None): (3,)}, {})
+    rows, _ = read(storage, [handle], COUNTS)  # and nobody has to leave it out any more
+    assert rows == again.rows
 
 
 def test_two_attempts_at_an_epoch_do_not_meet(storage: Storage) -> None:

@@ -21,6 +21,7 @@ from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
 from engine.snapshots.names import SnapshotName
 from engine.snapshots.retention import removable
+from engine.state.contract import StateTable
 from engine.state.restoring import read_tables
 from engine.state.snapshots import SnapshotWriter
 from tests.unit.shelves import COUNTS, GROUPS, Rows, Shelf, rows_of
@@ -29,10 +30,16 @@ from tests.unit.shelves import COUNTS, GROUPS, Rows, Shelf, rows_of
 class Query:
     """Counts, in two tasks of a stage, and writes its logs."""
 
-    def __init__(self, checkpoint: Checkpoint, generation: int = 1, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        generation: int = 1,
+        epoch: int = 0,
+        table: StateTable = COUNTS,
+    ) -> None:
         self.checkpoint = checkpoint
         self.epoch = epoch
-        self.shelves = [Shelf(COUNTS), Shelf(COUNTS)]
+        self.shelves = [Shelf(table), Shelf(table)]
         self.writers = [
             SnapshotWriter(
                 checkpoint.storage,

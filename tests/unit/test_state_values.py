@@ -38,6 +38,18 @@ NESTED = T.StructType(
 NOW = datetime(2024, 1, 2, 3, 4, 5, 678901)
 
 
+def test_half_a_character_is_what_java_makes_of_it() -> None:
+    text = T.StructType([T.StructField("s", T.StringType()), T.StructField("a", NAMES)])
+    codec = Codec(text.json())
+    kept = codec.take(("caf\ud83d", {"\ud83d\ude00é": "ok"}))
+    assert codec.give(kept) == Row(s="caf\ufffd", a={"\ufffd\ufffdé": "ok"})
+    assert codec.from_arrow(codec.to_arrow([kept])) == [kept]
+    assert codec.take(("é😀", {})) == ("é😀", [])
+
+
+NAMES = T.MapType(T.StringType(), T.StringType())
+
+
 def test_nested_values_come_back() -> None:
     codec = Codec(NESTED.json())
     given = (

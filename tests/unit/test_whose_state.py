@@ -52,6 +52,9 @@ def test_our_own_state(tmp_path: Path) -> None:
     refuse_sparks_state(ours)
     with pytest.raises(ConfigError, match=r'trigger\(continuous="\.\.\."\)'):
         refuse_own_state(ours)
+    ours.commits.delete(0)  # its first epoch is prepared
+    with pytest.raises(ConfigError, match="micro-batches do not read"):
+        refuse_own_state(ours)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pyspark.sql.types import Row, StructType
 
 from engine.errors import StateTooLargeError, TransformError
 from engine.expressions.types import schema_from_spark
-from engine.functions.pickled_results import taker
+from engine.functions.pickled_results import java_string, taker
 
 Kept = tuple[Any, ...]
 """One value, see the module."""
@@ -30,7 +30,6 @@ Kept = tuple[Any, ...]
 LATEST_MS: Final = (1 << 63) - 1
 """The greatest moment that a table can have."""
 _EXACT: Final[dict[pa.DataType, type]] = {
-    pa.string(): str,
     pa.float64(): float,
     pa.bool_(): bool,
     pa.binary(): bytes,
@@ -174,6 +173,8 @@ def _fits(dtype: pa.DataType) -> Callable[[Any], bool] | None:
     if pa.types.is_integer(dtype):
         end = 1 << (dtype.bit_width - 1)
         return lambda value: type(value) is int and -end <= value < end
+    if pa.types.is_string(dtype):
+        return lambda value: type(value) is str and (value.isascii() or java_string(value) == value)
     kind = _EXACT.get(dtype)
     return None if kind is None else lambda value: type(value) is kind
 

@@ -64,6 +64,10 @@ class DistinctCount(Fold):
     def kind(self) -> str:
         return f"{self._size} registers"
 
+    @property
+    def width(self) -> int:
+        return self._size
+
     def grow(self, room: int) -> None:
         self._registers = grown(self._registers, room)
 

@@ -42,6 +42,11 @@ class Fold(ABC):
         go on with those of another. Empty: the columns do."""
         return ""
 
+    @property
+    def width(self) -> int:
+        """How many bytes each state has, if these are many, and as many of every state; else 0."""
+        return 0
+
     @abstractmethod
     def grow(self, room: int) -> None:
         """Slots are below this number from now on."""

@@ -10,7 +10,7 @@ Source: Spark's ``CentralMomentAgg``, ``Covariance``, ``PearsonCorrelation``, ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,18 @@ class _Deviations(NumbersFold):
 
     def merge(self, slots: Slots, states: Sequence[pa.Array]) -> None:
         values = [fixed_values(state) for state in states]
-        has_rows = np.flatnonzero(values[0] != 0)
-        slots, values = slots[has_rows], [each[has_rows] for each in values]
+        rows = np.flatnonzero(values[0] != 0)
+        rows = rows[np.argsort(slots[rows], kind="stable")]
+        slots, values = slots[rows], [each[rows] for each in values]
         with np.errstate(all="ignore"):
-            for rows in rounds(slots):
-                self._join(slots[rows], [each[rows] for each in values])
+            while len(left := _left_of_two(slots)):
+                # Two by two: a key with many rows takes as many rounds as their number has bits.
+                both = [[each[side] for each in values] for side in (left, left + 1)]
+                for each, merged in zip(values, self._merged(*both), strict=True):
+                    each[left] = merged
+                slots = np.delete(slots, left + 1)
+                values = [np.delete(each, left + 1) for each in values]
+            self._join(slots, values)
 
     def _join(self, slots: Slots, theirs: Sequence[Values]) -> None:
         """Merge states of distinct slots."""
@@ -190,12 +197,13 @@ class Pairs(_Deviations):
         return x - xy / yy * y, yy != 0
 
 
-def rounds(slots: Slots) -> Iterator[Slots]:
-    """The rows in their order, in parts in which no slot occurs twice."""
+def _left_of_two(slots: Slots) -> Slots:
+    """The positions of the first, third, ... row of each slot that have another behind them.
+
+    :param slots: sorted.
+    """
     rows = np.arange(len(slots))
-    while len(rows):
-        marks = np.empty(int(slots[rows].max()) + 1, np.int64)
-        marks[slots[rows[::-1]]] = rows[::-1]
-        is_first = marks[slots[rows]] == rows
-        yield rows[is_first]
-        rows = rows[~is_first]
+    begins = np.ones(len(slots), np.bool_)
+    begins[1:] = slots[1:] != slots[:-1]
+    places = rows - np.maximum.accumulate(np.where(begins, rows, 0))
+    return np.flatnonzero((places[:-1] % 2 == 0) & ~begins[1:])
