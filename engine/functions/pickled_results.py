@@ -135,7 +135,7 @@ def _struct(value: Any, fields: Sequence[tuple[str, Taken]]) -> dict[str, Any] |
 
 
 def java_string(text: str) -> str:
-    """As Java reads what the pickler writes of it, where half of a surrogate pair is no character."""
+    """As Java reads what is pickled of it: half of a surrogate pair is no character there."""
     if text.isascii():
         return text
     return decoded(text.encode("utf-8", "surrogatepass"))

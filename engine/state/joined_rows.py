@@ -134,7 +134,7 @@ class JoinedRows:
                 changed[part],
             )
             self.runs.append(run)
-            self._merge()
+            self._merge_last(self.runs)
 
     def find(self, hashes: Hashes) -> Iterator[tuple[Run, Places, Places]]:
         """The runs in which rows may have some of these hashes; for each hash where such rows
@@ -151,8 +151,9 @@ class JoinedRows:
 
     def expire(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Forget what the watermark has passed: returns the rows without a match."""
-        kept = []
+        kept: list[Run] = []
         for run in self.runs:
+            is_shorter = False
             if run.soonest <= watermark_us:
                 passed = run.there & (run.expires <= watermark_us)
                 alone = np.flatnonzero(passed & ~run.matched)
@@ -161,11 +162,13 @@ class JoinedRows:
                 run.there &= ~passed
                 left = int(np.count_nonzero(run.there))
                 if 2 * left < len(run):
-                    run = self._joined([run])
+                    run, is_shorter = self._joined([run]), True
                 else:
                     run.soonest = int(run.expires[run.there].min())
             if len(run):
                 kept.append(run)
+                if is_shorter:  # what stays of many runs, as rows without a time do, is not as many
+                    self._merge_last(kept)
         self.runs = kept
 
     def taken(self, *, whole: bool) -> Iterator[tuple[Run, Places]]:
@@ -179,14 +182,14 @@ class JoinedRows:
             if len(places):
                 yield run, places
 
-    def _merge(self) -> None:
-        while len(self.runs) > 1:
-            *_, older, newer = self.runs
+    def _merge_last(self, runs: list[Run]) -> None:
+        while len(runs) > 1:
+            *_, older, newer = runs
             is_long = len(older) + len(newer) > RUN_ROWS_MAX
             is_large = older.nbytes + newer.nbytes > RUN_BYTES_MAX
             if len(older) > 2 * len(newer) or is_long or is_large:
                 return
-            self.runs[-2:] = [self._joined([older, newer])]
+            runs[-2:] = [self._joined([older, newer])]
 
     def _joined(self, runs: list[Run]) -> Run:
         """One run of the rows that are there."""

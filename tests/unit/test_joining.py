@@ -22,6 +22,7 @@ from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import JoinSide, JoinStreams
 from engine.state import joined_rows
 from engine.state.contract import EventClock
+from engine.state.event_times import NEVER
 from engine.state.joined_rows import JoinedRows
 from engine.task import pairs
 from engine.task.join_conditions import split
@@ -367,6 +368,24 @@ def test_rows_leave_with_their_run() -> None:
         assert sum(len(run) for run in waiting.runs) <= 2 * 1_010
     assert sum(len(places) for _, places in waiting.taken(whole=True)) == 1_000
     assert sum(len(places) for _, places in waiting.taken(whole=False)) == 0
+
+
+@pytest.mark.parametrize("stay", [0, 7])
+def test_what_stays_of_long_runs_is_few_runs(stay: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined_rows, "RUN_ROWS_MAX", 64)
+    waiting = JoinedRows()
+    for step in range(1_000):
+        keys = pa.array([f"{step} {n}" for n in range(64)])
+        rows = pa.record_batch([keys], ["key"])
+        expires = np.array([NEVER, *[step] * 63])
+        waiting.add(hash_rows([keys], 64), rows, expires, np.zeros(64, np.bool_))
+        gone = list(waiting.expire(step - stay))
+        assert sum(map(len, gone)) == (63 if step >= stay else 0)
+        assert len(waiting.runs) <= step // 64 + stay + 8
+    assert len(waiting) == 1_000 + 63 * stay
+    keys = pa.array([f"{step} 0" for step in range(1_000)])
+    found = sum(int(counts.sum()) for _, _, counts in waiting.find(hash_rows([keys], 1_000)))
+    assert found == 1_000
 
 
 def test_an_outer_row_without_a_key_is_returned_when_it_expires() -> None:
