@@ -56,6 +56,8 @@ def parse_interval_ms(text: str, what: str = "trigger(continuous=...)") -> int:
     return round(total)
 
 
+WITHOUT_INTERVAL_MS = 1_000
+"""How often an epoch elapses that is not committed, where epochs have no interval of their own."""
 KEYS_STAY_IN_PARTITIONS = "keysStayInPartitions"
 REPORT, RESTART = "report", "restart"
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
@@ -97,8 +99,9 @@ class EngineOptions:
 
     :param min_epochs_to_retain: how many committed epochs the logs keep, at least 2.
     :param epoch_backlog_max: how often the open epoch may elapse, and not be closed because tasks
-        are behind, with none committed meanwhile, before the query fails; 0 for the default, see
-        :meth:`backlog_max`.
+        are behind, with none committed meanwhile, before the query fails; or the final one of a
+        drain, and not be finished. 0 for the default, see :meth:`backlog_max`. Without an interval
+        an epoch elapses every :data:`WITHOUT_INTERVAL_MS`.
     :param partitions_per_task: so many partitions of a source share a task and its slot; 0: one
         each where there are slots enough, else as few as it takes.
     :param slots_to_keep_free: so many task slots are left to other jobs; None: those that the sink
@@ -234,7 +237,7 @@ class EngineOptions:
     def backlog_max(self, interval_ms: int) -> int:
         """How often the open epoch may elapse in vain: :attr:`epoch_backlog_max`, by default for
         five minutes, 10 times at least."""
-        return self.epoch_backlog_max or max(300_000 // max(interval_ms, 1), 10)
+        return self.epoch_backlog_max or max(300_000 // (interval_ms or WITHOUT_INTERVAL_MS), 10)
 
     @property
     def ports(self) -> PortRange:

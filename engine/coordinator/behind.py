@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from engine.base.listing import SHOWN_MAX, listed
+
 REDUCED_MAX: Final = 4
 """So many epochs may wait for tasks that keep state before the open one has to grow."""
 
@@ -22,7 +24,8 @@ class Behind:
     """See the module.
 
     :param keeps: for each task whether it keeps state.
-    :ivar held: so often the open epoch has elapsed since one was logged, and had to grow for that.
+    :ivar held: so often the open epoch has elapsed since one was logged, and had to grow for that;
+        or the final one has, and was not finished.
     """
 
     def __init__(self, keeps: Sequence[bool]) -> None:
@@ -56,9 +59,15 @@ class Behind:
         self._reported.pop(epoch, None)
 
     def elapsed(self) -> None:
-        """The open epoch has, and cannot be closed."""
-        self.held += not self.has_room
+        """The open epoch has, and cannot be closed; or the final one is waited for."""
+        self.held += 1
 
     def logged(self) -> None:
         """An epoch was, so nothing hangs."""
         self.held = 0
+
+
+def late_named(partitions: Sequence[int], reducers: Sequence[str]) -> str:
+    """Tasks that are late, at least one, as the subject of a sentence in the plural."""
+    named = [f"partitions {listed(partitions)}"] if partitions else []
+    return " and ".join([*named, *reducers[:SHOWN_MAX]])

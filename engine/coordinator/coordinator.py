@@ -25,7 +25,8 @@ Three things can be behind, and each has its limit:
 - tasks that keep state, which write it to a slow storage for example: at most
   :data:`~engine.coordinator.behind.REDUCED_MAX` epochs wait for them alone, and the open one grows.
 
-If it would have ended ``backlog_max`` times for want of tasks since one was logged, the run fails.
+If it would have ended ``backlog_max`` times for want of tasks since one was logged, the run fails;
+while it drains, if the final one was not finished for as long.
 
 Invariants, checked in :meth:`EpochCoordinator.check`:
 
@@ -56,9 +57,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, get_args
 
-from engine.base.listing import SHOWN_MAX, listed, partitions_named
+from engine.base.listing import partitions_named
 from engine.checkpoint.epoch_state import Marks
-from engine.coordinator.behind import REDUCED_MAX, Behind
+from engine.coordinator.behind import REDUCED_MAX, Behind, late_named
 from engine.coordinator.events import (
     Action,
     CloseEpoch,
@@ -254,13 +255,20 @@ class EpochCoordinator:
 
     def _epoch_elapsed(self, event: EpochElapsed) -> list[Action]:
         self._now_ms = event.at_ms
-        oldest = self.logged + 1
         if self._has_room:
             return [self._close()]
+        # A task that comes to the open epoch only now has until its next end to read in it.
+        self.is_overdue = not self._behind.has_late_reader
+        return [] if self._behind.has_room else self._await_late()
+
+    def _drain_elapsed(self, event: EpochElapsed) -> list[Action]:
+        self._now_ms = event.at_ms
+        return [] if self.logged == self.final_epoch else self._await_late()
+
+    def _await_late(self) -> list[Action]:
+        oldest = self.logged + 1
         self._behind.elapsed()
         if self._behind.held < self.backlog_max or self._is_complete(oldest):
-            # A task that comes to the open epoch only now has until its next end to read in it.
-            self.is_overdue = not self._behind.has_late_reader
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
         return self._end(
@@ -349,15 +357,12 @@ class EpochCoordinator:
             return []
         return self._end(event.error)
 
-    def _drain_while_starting(self, event: DrainAsked) -> list[Action]:
-        return self._end(None)
-
     def _drain(self, event: DrainAsked) -> list[Action]:
         self.phase = Phase.DRAINING
         self.final_epoch = self.open_epoch
         return [self._close()]
 
-    def _stop(self, event: StopAsked) -> list[Action]:
+    def _stop(self, event: StopAsked | DrainAsked) -> list[Action]:
         return self._end(None)
 
     def _ignore(self, event: Event) -> list[Action]:
@@ -437,12 +442,6 @@ class EpochCoordinator:
         return [EndRun(error)]
 
 
-def late_named(partitions: Sequence[int], reducers: Sequence[str]) -> str:
-    """Tasks that are late, at least one, as the subject of a sentence in the plural."""
-    named = [f"partitions {listed(partitions)}"] if partitions else []
-    return " and ".join([*named, *reducers[:SHOWN_MAX]])
-
-
 Handler = Callable[[EpochCoordinator, Any], list[Action]]  # each takes its own event
 _C = EpochCoordinator
 _ANYTIME: dict[type, Handler] = {
@@ -468,7 +467,7 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         TaskStarted: _C._task_started,
         EpochElapsed: _C._ignore,
         EpochCommitMessage: _C._epoch_reported,
-        DrainAsked: _C._drain_while_starting,
+        DrainAsked: _C._stop,
     },
     Phase.WIRING: {
         **_ANYTIME,
@@ -476,7 +475,7 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         TaskWired: _C._task_wired,
         EpochElapsed: _C._ignore,
         EpochCommitMessage: _C._epoch_reported,
-        DrainAsked: _C._drain_while_starting,
+        DrainAsked: _C._stop,
     },
     Phase.RUNNING: {
         **_ANYTIME,
@@ -489,7 +488,7 @@ TRANSITIONS: dict[Phase, dict[type, Handler]] = {
         DrainAsked: _C._drain,
     },
     Phase.REPLAYING: _ENDING,
-    Phase.DRAINING: _ENDING,
+    Phase.DRAINING: {**_ENDING, EpochElapsed: _C._drain_elapsed},
     Phase.ENDED: {
         **dict.fromkeys(get_args(Event), _C._ignore),
         EpochCommitMessage: _C._report_late,

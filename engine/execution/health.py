@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.coordinator.coordinator import late_named
+from engine.coordinator.behind import late_named
 from engine.errors import EpochStalledError
 
 INTERVAL_MIN_S = 1.0

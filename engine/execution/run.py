@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from engine.base.options import ANY_PORT, RESTART
+from engine.base.options import ANY_PORT, RESTART, WITHOUT_INTERVAL_MS
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.coordinator.endpoint import Endpoint
 from engine.coordinator.epoch_runner import CommittedEpoch, EpochRunner
@@ -292,9 +292,13 @@ class ContinuousRun:
                 self._schedule_tick()
             if not self._may_go_on():
                 self._handle(EpochElapsed(self._clock.now_ms()))
+                if not self._interval_ms and self._next_tick_s is None:  # a task may hang
+                    self._next_tick_s = self._clock.monotonic_s() + WITHOUT_INTERVAL_MS / 1000
 
     def _may_go_on(self) -> bool:
         """Whether the open epoch is empty, and may stay open for longer than others."""
+        if self.coordinator.phase is not Phase.RUNNING:
+            return False
         epoch = self.coordinator.open_epoch
         left_ms = self._empty.left_ms(
             epoch,

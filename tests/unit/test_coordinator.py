@@ -367,6 +367,26 @@ def test_drain_with_a_full_backlog_closes_one_epoch_more() -> None:
     assert driver.committed == [2, 3]
 
 
+def test_a_task_that_hangs_ends_a_drain() -> None:
+    driver = Driver(2, backlog_max=3, keeps=True).run(epochs=1)
+    driver.feed(report(1, 0), report(1, 1), DrainAsked(), report(2, 0))
+    driver.feed(EpochElapsed(), EpochElapsed())
+    assert driver.ended == []
+    driver.feed(EpochElapsed())
+    (error,) = driver.ended
+    assert isinstance(error, EpochBacklogError)
+    assert "elapsed 3 times, and waits for epoch 2, which partitions [1] have" in str(error)
+
+
+def test_a_sink_that_takes_its_time_ends_no_drain() -> None:
+    driver = Driver(1, backlog_max=2).run(epochs=0)
+    driver.auto_commit = False
+    driver.feed(DrainAsked(), EpochElapsed(), report(1), *[EpochElapsed()] * 5)
+    assert driver.closed == [1]
+    driver.feed(EpochCommitted(1))
+    assert driver.ended == [None]
+
+
 def test_drain_before_the_start_ends_at_once() -> None:
     driver = Driver(1)
     driver.feed(DrainAsked())
