@@ -33,19 +33,22 @@ class Complaints:
     all is well again.
 
     :ivar since_s: when the first came, monotonic; None if there are none.
+    :ivar newest_s: when the last came.
     :ivar is_for_people: time will hardly mend it: a password, a certificate, a host's name.
     """
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
         self.since_s: float | None = None
+        self.newest_s = 0.0
         self.is_for_people = False
 
     def __call__(self, error: KafkaError) -> None:
         """Take one. From any thread that polls the client."""
         reason = redact(error.str())
+        self.newest_s = time.monotonic()
         if self.since_s is None:
-            self.since_s = time.monotonic()
+            self.since_s = self.newest_s
         self.is_for_people = self.is_for_people or error.name() in _FOR_PEOPLE
         if error.name() == "_ALL_BROKERS_DOWN":  # tells how many, and no reason
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -38,6 +39,12 @@ from engine.sources.kafka.say_gone import say_gone
 BATCH_ROWS: Final = 10_000
 """So many records at most are taken from the client at once."""
 _ASK_S: Final = 5.0
+_GLANCE_S: Final = 1.0
+"""A partition that may be away is asked for so long, while others go on..."""
+_GLANCE_EVERY_S: Final = 2.0
+"""... and so often, or if that takes its time..."""
+_GLANCE_SHARE_MAX: Final = 0.05
+"""... for this part of all time."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ class KafkaPartitionsReader(PartitionsReader):
         self._complaints = Complaints()
         self._opened_s = time.monotonic()
         self._unheard = set(self._places)
+        self._heard_s = dict.fromkeys(self._places, 0.0)
+        self._glance_at_s = 0.0
         self._client = topics.consumer_settings(client)
         settings = {**self._client, "error_cb": self._complaints}
         self._consumer = made_client(self._kafka.Consumer, settings, OWNER)
@@ -111,9 +120,10 @@ class KafkaPartitionsReader(PartitionsReader):
 
     @property
     def caught_up(self) -> Set[int]:
-        if not self._ready:
-            return self._at_end
-        return self._at_end - {self._places[at] for at, _, _ in self._ready}
+        ready = {self._places[at] for at, _, _ in self._ready}
+        if self._complaints.since_s is not None:  # what was heard of them before may be old
+            ready.update(self._places[at] for at in self._quiet())
+        return self._at_end - ready if ready else self._at_end
 
     @property
     def exhausted(self) -> bool:
@@ -130,8 +140,8 @@ class KafkaPartitionsReader(PartitionsReader):
     def _fetch(self, timeout_s: float) -> None:
         with self._speaking("cannot be read"):
             first = self._consumer.poll(timeout_s)
+            self._see_that_it_answers(nothing_came=first is None)
             if first is None:
-                self._see_that_it_answers()
                 return
             messages = [first, *self._consumer.consume(BATCH_ROWS - 1, 0)]
         has_events = any(map(self._kafka.Message.error, messages))
@@ -139,11 +149,13 @@ class KafkaPartitionsReader(PartitionsReader):
             messages = [each for each in messages if self._is_of_a_partition(each)]
         elif len(self._places) == 1 and not self._unheard:
             (at,) = self._places
+            self._heard_s[at] = time.monotonic()
             self._ready.append((at, messages, False))
             return
         for key, run in groupby(messages, _partition_of):
             at = TopicPartition(*key)
             self._unheard.discard(at)
+            self._heard_s[at] = time.monotonic()
             self._ready.append((at, list(run), has_events))
 
     def _take(
@@ -269,9 +281,9 @@ class KafkaPartitionsReader(PartitionsReader):
 
     # -- whether there is an answer -------------------------------------------------------------
 
-    def _see_that_it_answers(self) -> None:
-        """Nothing has come: perhaps there is nothing. It may also be that this machine does not
-        reach the brokers, or no longer, while the driver does.
+    def _see_that_it_answers(self, nothing_came: bool) -> None:
+        """Nothing has come, of one partition at least: perhaps there is nothing. It may also be
+        that this machine does not reach its broker, or no longer, while the driver does.
 
         :raises SourceUnavailableError: that is so.
         """
@@ -284,15 +296,39 @@ class KafkaPartitionsReader(PartitionsReader):
                 ),
                 hint=CHECK,
             )
-        if complaints.since_s is not None and now_s - complaints.since_s >= topics.AWAY_S:
-            for at in self._places:
-                self._watermarks(at)
+        if complaints.since_s is None:
+            return
+        if now_s - complaints.since_s >= topics.AWAY_S:
+            for at in self._places if nothing_came else self._quiet():
+                self._ask(at, _ASK_S)
             complaints.clear()
+        elif now_s >= self._glance_at_s:
+            self._glance()
 
-    def _watermarks(self, at: TopicPartition) -> tuple[int, int]:
+    def _quiet(self) -> list[TopicPartition]:
+        """The partitions of which nothing was heard since the client has complained."""
+        newest_s = self._complaints.newest_s
+        return [at for at, heard_s in self._heard_s.items() if heard_s <= newest_s]
+
+    def _glance(self) -> None:
+        """See which of them answer."""
+        began_s = time.monotonic()
+        with suppress(self._kafka.KafkaException):  # it has some time yet
+            for at in self._quiet():
+                self._ask(at, _GLANCE_S)
+        now_s = time.monotonic()
+        self._glance_at_s = now_s + max(_GLANCE_EVERY_S, (now_s - began_s) / _GLANCE_SHARE_MAX)
+
+    def _ask(self, at: TopicPartition, timeout_s: float) -> None:
+        _, end = self._watermarks(at, timeout_s)
+        self._heard_s[at] = time.monotonic()
+        if self._positions[at] + (at in self._with_gaps) < end:  # as it comes, it is told
+            self._at_end.discard(self._places[at])
+
+    def _watermarks(self, at: TopicPartition, timeout_s: float = _ASK_S) -> tuple[int, int]:
         """Where a partition begins and ends; its leader is asked."""
         low, high = self._consumer.get_watermark_offsets(
-            self._kafka.TopicPartition(*at), timeout=_ASK_S, cached=False
+            self._kafka.TopicPartition(*at), timeout=timeout_s, cached=False
         )
         return int(low), int(high)
 
