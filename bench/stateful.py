@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +75,9 @@ def latencies(df: DataFrame, engine: str, mode: str) -> dict[str, float]:
         threading.Event().wait(latency.WARM_UP_S + latency.MEASURE_S + 5)
         handle.stop()
         if engine == "engine":
-            stamps, late = np.concatenate([np.load(each) for each in Path(folder).iterdir()], 1)
+            noted = [np.fromfile(each, np.int64) for each in Path(folder).iterdir()]
+            stamps, late_us = np.concatenate(noted).reshape(-1, 2).T
+            late = late_us / 1000
         else:
             rows = df.sparkSession.sql("SELECT unix_micros(timestamp), late FROM late").toArrow()
             stamps, late = (column.to_numpy() for column in rows.columns)
@@ -84,13 +86,11 @@ def latencies(df: DataFrame, engine: str, mode: str) -> dict[str, float]:
 
 
 def note_lateness(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Keep when each row was due and how many microseconds ago that was, of an epoch or a whole
-    query in a file."""
-    noted = []
-    for batch in batches:
-        now_us = time.time_ns() // 1000
-        stamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
-        noted.append((stamps, (now_us - stamps) / 1000))
-        yield batch
-    if noted:
-        np.save(Path(folder, f"{uuid4()}.npy"), np.concatenate(noted, 1))
+    """Write down when each row was due, and how many microseconds ago that was: a file for each
+    process, and little at once, for what is done at the end of an epoch delays the next one."""
+    with Path(folder, str(os.getpid())).open("ab", buffering=1 << 20) as file:
+        for batch in batches:
+            now_us = time.time_ns() // 1000
+            stamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
+            file.write(np.stack([stamps, now_us - stamps], 1).tobytes())
+            yield batch

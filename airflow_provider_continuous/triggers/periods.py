@@ -32,7 +32,8 @@ class PeriodEventTrigger(CheckpointEventTrigger):
     ``{id, query_id, checkpoint_location, start, end, epoch, offsets, committed_at, watermark}``:
     the period from ``start``, inclusive, to ``end``, exclusive (ISO 8601, UTC), and the epoch that
     showed it. Each period is told of once, the earliest first, also those in which nothing has
-    happened; after a rewind, those that were told of are not told of again.
+    happened; after a rewind, those that were told of are not told of again. With another period or
+    offset, the first is the one in which those of before have ended.
 
     :param period_s: how long a period is, in whole seconds; the default is a day of UTC.
     :param offset_s: periods begin at this time after midnight of 1970-01-01, UTC, and at all
@@ -79,8 +80,8 @@ class PeriodEventTrigger(CheckpointEventTrigger):
         epoch, watermark_ms = hook.watermark() or (-1, 0)
         reached_ms = self._border(watermark_ms)
         told_ms = None if noted is None else PeriodCursor(**noted).told_ms
-        if told_ms is None:
-            told_ms = self._begin(watermark_ms)
+        # A border of other periods, if these were told of with other parameters.
+        told_ms = self._begin(watermark_ms) if told_ms is None else self._border(told_ms)
         if told_ms is None:
             return Told([], PeriodCursor(None), self._until(1))
         length_ms = self.period_s * 1000

@@ -48,6 +48,8 @@ class WatermarkTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         wanted = instant("at", self.at)
+        # First: a run that commits and then ends has not ended without that commit.
+        status = None if self.wait_for_restart else self.status()
         summary = self.summary()
         if summary is None:
             found = self.hook.watermark()
@@ -57,10 +59,8 @@ class WatermarkTrigger(CheckpointTrigger):
             epoch, watermark_ms = found
             point = self.hook.describe_epoch(epoch)
             return {"outcome": "committed", **point, "watermark": iso_time(watermark_ms)}
-        if not self.wait_for_restart:
-            status = self.status()
-            if is_over(status):
-                return status_event("ended", status)
+        if status is not None and is_over(status):
+            return status_event("ended", status)
         return None
 
 

@@ -64,6 +64,7 @@ class Receiver:
         self._unknown: dict[Peer, None] = {}
         """Those who have not said who they are, the oldest first; some have proved the secret."""
         self._peers: dict[Place, Peer] = {}
+        self._senders: dict[Peer, Place] = {}
         self._watched: dict[Peer, int] = {}
         self._is_final = False
         self._selector.register(self._listening, selectors.EVENT_READ)
@@ -157,7 +158,7 @@ class Receiver:
         except (EOFError, OSError, AuthenticationError) as exc:
             self._leave(peer, exc)
             return
-        sender = self._sender(peer)
+        sender = self._senders.get(peer)
         for payload in payloads:
             if sender is None:
                 sender = self._introduce(peer, sender_of(payload))
@@ -170,14 +171,11 @@ class Receiver:
         if sender not in self._sides or sender in self._peers:
             raise ProtocolError(f"The {sender} sends rows here, and is not expected.")
         del self._unknown[peer]
-        self._peers[sender] = peer
+        self._peers[sender], self._senders[peer] = peer, sender
         return sender
 
-    def _sender(self, peer: Peer) -> Place | None:
-        return next((place for place, each in self._peers.items() if each is peer), None)
-
     def _leave(self, peer: Peer, error: Exception) -> None:
-        sender = self._sender(peer)
+        sender = self._senders.get(peer)
         self._drop(peer)
         if sender is not None and not self._is_final and not self._has_ended(sender):
             raise PeerLostError(f"{str(sender).capitalize()}, which sends rows, is gone: {error}")
@@ -210,7 +208,8 @@ class Receiver:
         self._watch_peer(peer, 0)
         self._watched.pop(peer, None)
         self._unknown.pop(peer, None)
-        self._peers = {place: each for place, each in self._peers.items() if each is not peer}
+        if (sender := self._senders.pop(peer, None)) is not None:
+            del self._peers[sender]
         peer.close()
 
     def _drop_silent(self) -> None:

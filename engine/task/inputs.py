@@ -162,6 +162,7 @@ class _Together(TaskInput):
     def __init__(self, reading: Reading, reader: PartitionsReader) -> None:
         super().__init__(reading)
         self._reader = reader
+        self._is_read = False
         if reader.interruptible:
             self.wait_s = INTERRUPTED_POLL_S
 
@@ -179,6 +180,9 @@ class _Together(TaskInput):
         if caught_up is None:
             caught_up = range(len(self._numbers)) if found is None else ()
             known_by = Behind.TIME_IF_ANY
+            if not self._is_read:  # nor of those that have nothing
+                self._behind = dict.fromkeys(self._behind, known_by)
+            self._is_read = True
         else:
             known_by = Behind.TIME
         if len(self._caught_up) < len(self._numbers):

@@ -68,6 +68,20 @@ def test_each_day_is_told_once_across_restarts(live: LiveCheckpoint, store: Asse
     run(scenario)
 
 
+def test_other_periods_begin_where_those_of_before_have_ended(live: LiveCheckpoint) -> None:
+    commit(live, 0, DAY + timedelta(hours=12, minutes=30))
+    told = watch(live, period_s=3600).read(None)
+    commit(live, 1, DAY + timedelta(hours=13, minutes=5))
+    told = watch(live, period_s=3600).read(told.cursor.to_dict())
+    assert [event["start"][11:16] for event in told.events] == ["12:00"]
+    commit(live, 2, DAY + timedelta(days=1, minutes=5))
+    told = watch(live).read(told.cursor.to_dict())
+    assert days(told.events) == ["2026-11-24"]
+    commit(live, 3, DAY + timedelta(days=2, hours=6))
+    told = watch(live, offset_s=6 * 3600).read(told.cursor.to_dict())
+    assert [event["start"][:13] for event in told.events] == ["2026-11-24T06", "2026-11-25T06"]
+
+
 def test_from_a_time_on(live: LiveCheckpoint, store: AssetStore) -> None:
     commit(live, 0, DAY + timedelta(hours=2, minutes=59))
     trigger = watch(live, period_s=3600, offset_s=1800, from_time="2026-11-24T00:45:00Z")

@@ -15,6 +15,7 @@ from airflow_provider_continuous.compat import (
     TaskDeferred,
 )
 from airflow_provider_continuous.errors import QueryEndedError
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.sensors.watermark import WatermarkSensor
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -142,6 +143,29 @@ def test_nobody_will_move_it(
         sensor(mode=mode).execute(context)
     with pytest.raises(AirflowSensorTimeout):
         sensor(mode=mode, wait_for_restart=True, timeout=0).execute(context)
+
+
+def test_a_query_that_commits_it_and_ends_has_not_ended_before(
+    live: LiveCheckpoint, sensor: Sensor, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    commit(live, 0, MIDNIGHT - timedelta(days=1))
+    trigger = deferred(sensor(), context)
+    look = CheckpointHook.watermark
+
+    def ended_since(hook: CheckpointHook) -> Any:
+        found = look(hook)
+        if live.lease is not None:
+            commit(live, 1, MIDNIGHT)
+            live.end(QueryState.STOPPED)
+            live.lease = None
+        return found
+
+    monkeypatch.setattr(CheckpointHook, "watermark", ended_since)
+    assert trigger.look() is None
+    event = trigger.look()
+    assert event is not None
+    assert (event["outcome"], event["epoch"]) == ("committed", 1)
 
 
 def test_it_begins_in_the_triggerer(live: LiveCheckpoint, sensor: Sensor, context: Any) -> None:

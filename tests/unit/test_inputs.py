@@ -288,8 +288,10 @@ def test_partitions_that_are_read_together_catch_up_one_by_one(
     source = ModelReader(Feed(2))
     monkeypatch.setattr(source, "openTogether", lambda partitions, until: together)
     read = open_input(Reading(source, (0, 1), PIPELINE, 4), None)
+    assert read.behind == {4: Behind.TIME, 5: Behind.TIME}, "nothing was read yet"
     together.found = [0, 1]
     assert read.read()
+    assert read.behind == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}, "it may have nothing"
     assert read.read()
     assert read.behind == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}
     assert read.read() is None
