@@ -28,6 +28,8 @@ from engine.wire.silence import ask_when_silent
 _BUFFER: Final = 1 << 18
 _BACKLOG: Final = 1_024
 _UNPROVED_MAX: Final = 1_024
+LOOK_BYTES_MAX: Final = 1 << 26
+"""About so much is taken at once, of all senders together; what is more waits in the network."""
 
 
 class Receiver:
@@ -67,6 +69,7 @@ class Receiver:
         self._senders: dict[Peer, Place] = {}
         self._watched: dict[Peer, int] = {}
         self._is_final = False
+        self._turn = 0
         self._selector.register(self._listening, selectors.EVENT_READ)
         self._selector.register(self._alarm, selectors.EVENT_READ)
 
@@ -118,7 +121,12 @@ class Receiver:
     # -- sockets ----------------------------------------------------------------------------------
 
     def _look(self, timeout_s: float) -> None:
-        for key, _ in self._selector.select(timeout_s):
+        ready, left = self._selector.select(timeout_s), LOOK_BYTES_MAX
+        first = self._turn % max(len(ready), 1)
+        for key, _ in [*ready[first:], *ready[:first]]:
+            if left <= 0:  # the others have their turn next time
+                break
+            self._turn += 1
             if key.fileobj is self._listening:
                 self._accept()
             elif key.fileobj is self._alarm:
@@ -127,7 +135,7 @@ class Receiver:
                         pass
             else:
                 assert isinstance(key.fileobj, Peer)
-                self._advance(key.fileobj)
+                left -= self._advance(key.fileobj)
         if self._unknown:
             self._drop_silent()
 
@@ -152,12 +160,13 @@ class Receiver:
         if len(unproved) > _UNPROVED_MAX:
             self._drop(unproved[0])
 
-    def _advance(self, peer: Peer) -> None:
+    def _advance(self, peer: Peer) -> int:
+        """How many bytes have come."""
         try:
             payloads = peer.advance(self._buffer)
         except (EOFError, OSError, AuthenticationError) as exc:
             self._leave(peer, exc)
-            return
+            return 0
         sender = self._senders.get(peer)
         for payload in payloads:
             if sender is None:
@@ -166,6 +175,7 @@ class Receiver:
                 schema = self._schemas[self._sides[sender]]
                 self._alignment.arrived(sender, item_of(payload, schema))
         self._watch_peer(peer, peer.wants if sender is None else self._wanted(sender, peer))
+        return sum(map(len, payloads))
 
     def _introduce(self, peer: Peer, sender: Place) -> Place:
         if sender not in self._sides or sender in self._peers:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import ProtocolError, TaskLostError
+from engine.exchange import receiver as receiver_module
 from engine.exchange.alignment import EpochEnd
 from engine.exchange.frames import Place, batch_frame, item_of
 from engine.exchange.partitioning import Partitioner
@@ -165,6 +166,34 @@ def test_the_system_asks_whether_the_machine_of_a_silent_sender_is_there(ends: E
     await_that(lambda: reading.epochs == [[1]])
     (peer,) = reading.receiver._peers.values()
     assert peer._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def test_of_many_senders_only_so_much_is_taken_at_once(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, places = ends.receiver(*(Place(0, n) for n in range(30))), range(30)
+    senders = [ends.sender(Place(0, n)) for n in places]
+    await_that(lambda: len(reading.receiver._senders) == len(places))
+    reading.hold.set()
+    read, taken = reading.receiver.read, list[int]()
+
+    def counted(timeout_s: float) -> list[tuple[int, pa.RecordBatch]]:
+        found = read(timeout_s)
+        taken.append(len(found))
+        return found
+
+    monkeypatch.setattr(reading.receiver, "read", counted)
+    at_once = 3 * len(batch_frame(rows(1))[1])
+    monkeypatch.setattr(receiver_module, "LOOK_BYTES_MAX", at_once)
+    for _ in range(5):
+        for place, sender in zip(places, senders, strict=True):
+            sender.send(rows(place))
+    for sender in senders:
+        sender.end(over(0))
+    reading.hold.clear()
+    await_that(lambda: bool(reading.ends))
+    assert sorted(reading.epochs[0]) == sorted([*places] * 5)
+    assert max(taken) <= 5 * 5, "a sender's own are taken together"
 
 
 def test_a_sender_that_leaves_in_the_middle_is_told(ends: Ends) -> None:
