@@ -26,9 +26,13 @@ def store() -> AssetStore:
 
 
 def commit(live: LiveCheckpoint, epoch: int, watermark: datetime | None) -> None:
-    millis = 0 if watermark is None else int(watermark.timestamp() * 1000)
+    at_ms = 0 if watermark is None else millis(watermark)
     assert live.checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
-    assert live.checkpoint.commits.add(epoch, CommitEntry(millis))
+    assert live.checkpoint.commits.add(epoch, CommitEntry(at_ms))
+
+
+def millis(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
 
 
 def watch(live: LiveCheckpoint, **arguments: Any) -> PeriodEventTrigger:
@@ -80,6 +84,20 @@ def test_other_periods_begin_where_those_of_before_have_ended(live: LiveCheckpoi
     commit(live, 3, DAY + timedelta(days=2, hours=6))
     told = watch(live, offset_s=6 * 3600).read(told.cursor.to_dict())
     assert [event["start"][:13] for event in told.events] == ["2026-11-24T06", "2026-11-25T06"]
+
+
+def test_behind_a_join_periods_are_complete_later(live: LiveCheckpoint) -> None:
+    commit(live, 0, DAY + timedelta(hours=1))
+    trigger = watch(live, lag_s=2 * 3600)
+    told = trigger.read(None)
+    assert (told.events, told.cursor.told_ms) == ([], millis(DAY - timedelta(days=1)))
+    assert told.until.at == "2026-11-24T02:00:00+00:00"  # type: ignore[attr-defined]
+    commit(live, 1, DAY + timedelta(hours=2))
+    told = trigger.read(told.cursor.to_dict())
+    assert days(told.events) == ["2026-11-23"]
+    assert told.events[0]["watermark"] == "2026-11-24T02:00:00+00:00"
+    with pytest.raises(ValueError, match="lag_s is -1"):
+        watch(live, lag_s=-1)
 
 
 def test_from_a_time_on(live: LiveCheckpoint, store: AssetStore) -> None:
