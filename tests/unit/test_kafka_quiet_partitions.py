@@ -123,6 +123,28 @@ def test_one_out_of_reach_has_not_caught_up(
         read(reader)
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_that_was_never_heard_is_asked(
+    reader: KafkaPartitionsReader, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """What the client has of it may stand behind much that the other one has."""
+    again = KafkaPartitionsReader(
+        {"bootstrap.servers": "b:9092"},
+        [KafkaPartition(at, 0) for at in reader._places],
+        Columns(),  # type: ignore[arg-type]
+    )
+    consumer = consumer_of(again)
+    consumer.coming, consumer.answers = [], answers
+    read(again)
+    monkeypatch.setattr(topics, "AWAY_S", 0.0)
+    if answers:
+        read(again)
+        assert again.caught_up == {BUSY}, "it has not told of an end yet"
+        return
+    with pytest.raises(SourceUnavailableError, match=r"timed out|Timed out"):
+        read(again)
+
+
 def test_one_that_answers_has(
     reader: KafkaPartitionsReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

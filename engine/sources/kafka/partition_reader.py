@@ -289,13 +289,13 @@ class KafkaPartitionsReader(PartitionsReader):
         """
         now_s, complaints = time.monotonic(), self._complaints
         if self._unheard and now_s - self._opened_s >= topics.AWAY_S:
-            silent = ", ".join(map(str, sorted(self._unheard)))
-            raise SourceUnavailableError(
-                self._says(
-                    f"nothing is heard of {silent} for {topics.AWAY_S:g} s. {complaints}".rstrip()
-                ),
-                hint=CHECK,
-            )
+            if nothing_came:
+                silent = ", ".join(map(str, sorted(self._unheard)))
+                what = f"nothing is heard of {silent} for {topics.AWAY_S:g} s. {complaints}"
+                raise SourceUnavailableError(self._says(what.rstrip()), hint=CHECK)
+            for at in self._unheard:  # what is there may be behind much that others have
+                self._ask(at, _ASK_S)
+            self._unheard.clear()
         if complaints.since_s is None:
             return
         if now_s - complaints.since_s >= topics.AWAY_S:
