@@ -39,7 +39,7 @@ from engine.wire.messages import EpochCommitMessage
 from tests.faults import l0_model, l3_torn_files, query
 from tests.faults.parts import KeyedSink
 from tests.faults.processes import SLEEP, Machine
-from tests.faults.result import LevelResult
+from tests.faults.result import OF_THE_PATCH, LevelResult
 from tests.faults.world import TOGETHER
 
 Patch = AbstractContextManager[Any]
@@ -47,7 +47,6 @@ ZOMBIES = (SLEEP,)
 DAMAGE = ()
 WORLDS_MAX = 1_000
 CASES_MAX = 20_000
-OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 class Mutant(NamedTuple):

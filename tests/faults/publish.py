@@ -136,8 +136,8 @@ def page(known: Mapping[str, Record]) -> str:
     levels = {level: _times_apart(known[level]) for level in sorted(known)}
     faults = sum(sum(each["faults"].values()) for each in levels.values())
     total = {name: sum(each[name] for each in levels.values()) for name in ("records", *_COUNTS)}
-    mutants = {name: by for each in levels.values() for name, by in each["mutants"].items()}
-    caught = sum(by is not None for by in mutants.values())
+    mutants = [by for each in levels.values() for by in each["mutants"].values()]
+    caught = sum(by is not None for by in mutants)
     counts = (
         f"{total['lost']} lost, {total['repeated']} repeated, {total['torn']} torn epochs seen, "
         f"{total['zombie_writes']} zombie writes accepted; "

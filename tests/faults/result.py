@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
+"""What a mutant ends in that does not fit the code any more: it proves nothing."""
+
 
 @dataclass
 class LevelResult:
@@ -80,7 +83,7 @@ def summary(results: Sequence[LevelResult]) -> dict[str, Any]:
     """
     local = [result for result in results if result.level.startswith("L4 local[")]
     recovery = [ms for result in local or results for ms in result.recovery_ms]
-    mutants = {name: by for result in results for name, by in result.mutants.items()}
+    mutants = [by for result in results for by in result.mutants.values()]
     p50, p99 = percentile(recovery, 50), percentile(recovery, 99)
     return {
         "faults": sum(result.faults.total() for result in results),
@@ -90,7 +93,7 @@ def summary(results: Sequence[LevelResult]) -> dict[str, Any]:
         "torn": sum(result.torn for result in results),
         "zombie_writes": sum(result.zombie_writes for result in results),
         "mutants": len(mutants),
-        "mutants_caught": sum(by is not None for by in mutants.values()),
+        "mutants_caught": sum(by is not None for by in mutants),
         "recovery_ms_p50": None if p50 is None else round(p50, 1),
         "recovery_ms_p99": None if p99 is None else round(p99, 1),
         "broken": sum(len(result.broken) for result in results),
@@ -121,11 +124,13 @@ def table(results: Sequence[LevelResult]) -> str:
             lines.append(f"    {what:<56}{figure:>14,}")
         for found in result.broken:
             lines.append(f"    BROKEN  {found}")
-    mutants = {name: by for result in results for name, by in result.mutants.items()}
+    mutants = [
+        (result.level, name, by) for result in results for name, by in result.mutants.items()
+    ]
     if mutants:
-        caught = sum(by is not None for by in mutants.values())
+        caught = sum(by is not None for *_, by in mutants)
         lines.append(f"mutants: {caught} of {len(mutants)} caught")
-        lines += [f"    {name:<44} {by or 'NOT CAUGHT'}" for name, by in mutants.items()]
+        lines += [f"    {level}: {name:<44} {by or 'NOT CAUGHT'}" for level, name, by in mutants]
     return "\n".join(lines)
 
 

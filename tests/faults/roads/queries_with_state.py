@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import Row as SparkRow
@@ -24,8 +24,7 @@ from engine.pipeline.stateful import (
     StatefulStep,
 )
 from tests.custom_states import processor_step
-from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
-from tests.faults.roads.state_mutants import IN_PARTITIONS
+from tests.faults.roads.state_mutants import EARLY, IN_PARTITIONS, MUTANTS
 from tests.faults.roads.stateful import (
     BEGAN_S,
     LONG,
@@ -45,7 +44,6 @@ Read = Sequence[Sequence[int]]
 Columns = tuple[tuple[Expr, ...], pa.Schema, int, tuple[int, ...]]
 COUNT = Aggregate("Count", (literal(1),), LONG)
 KEYS, WINDOW = 7, 50
-MUTANTS_IN_PARTITIONS = {COMMITTED_EARLY: commit_before_log, **IN_PARTITIONS}
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -57,6 +55,7 @@ class AppendedCounts(StatefulRoad):
 
     level = "L5 windowed count, append"
     output_mode = APPEND
+    mutants: ClassVar = MUTANTS
 
     @classmethod
     def columns(cls, source: int) -> Columns:
@@ -112,6 +111,7 @@ class Sessions(StatefulRoad):
     """Each key is there for a while, and away for longer."""
 
     level = "L5 session windows"
+    mutants: ClassVar = MUTANTS
     gap_s, visit, keys = 10, 60, 5
 
     @classmethod
@@ -312,28 +312,32 @@ class CountsInPartitions(UpdatedCounts):
     """Each key is of one partition."""
 
     level = "L5 windowed count, keys in partitions"
-    stays, mutants = True, MUTANTS_IN_PARTITIONS
+    stays = True
+    mutants: ClassVar = {**EARLY, **IN_PARTITIONS}
 
 
 class AppendedInPartitions(AppendedCounts):
     """Likewise."""
 
     level = "L5 windowed count, append, keys in partitions"
-    stays, mutants = True, MUTANTS_IN_PARTITIONS
+    stays = True
+    mutants: ClassVar = IN_PARTITIONS
 
 
 class SessionsInPartitions(Sessions):
     """Likewise."""
 
     level = "L5 session windows, keys in partitions"
-    stays, mutants = True, MUTANTS_IN_PARTITIONS
+    stays = True
+    mutants: ClassVar = IN_PARTITIONS
 
 
 class DeduplicatedInPartitions(Deduplicated):
     """Each time comes several times from each partition, and counts in each."""
 
     level = "L5 deduplication, keys in partitions"
-    stays, mutants = True, MUTANTS_IN_PARTITIONS
+    stays = True
+    mutants: ClassVar = {**EARLY, **IN_PARTITIONS}
 
     @classmethod
     def columns(cls, source: int) -> Columns:
@@ -365,4 +369,5 @@ class RememberedInPartitions(Remembered):
     """Its keys are of one partition anyhow."""
 
     level = "L5 transformWithState, keys in partitions"
-    stays, mutants = True, MUTANTS_IN_PARTITIONS
+    stays = True
+    mutants: ClassVar = {**EARLY, **IN_PARTITIONS}

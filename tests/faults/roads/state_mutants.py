@@ -13,6 +13,7 @@ from engine.exchange.partitioning import Partitioner
 from engine.state.snapshots import SnapshotWriter
 from engine.task.by_partition import StageByPartition
 from engine.task.sending import SendingWriter
+from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 
 OVERTAKEN = "the end of an epoch overtakes a record"
 LATE_SNAPSHOT = "the snapshot is taken an epoch late"
@@ -72,9 +73,9 @@ def watermark_ahead() -> None:
     """It is that of the newest event, and some more."""
     right = Watermarks.take
 
-    def take(self: Any, event_times_us: Any, now_ms: int = 0) -> None:
+    def take(self: Any, *given: Any) -> Any:
         self._delays_ms = [-10_000] * len(self._delays_ms)
-        right(self, event_times_us, now_ms)
+        return right(self, *given)
 
     Watermarks.take = take  # type: ignore[method-assign]
 
@@ -161,3 +162,6 @@ IN_PARTITIONS: dict[str, Callable[[], None]] = {
     LOST_PARTITION: lost_partition,
 }
 """Of queries that exchange nothing."""
+EARLY: dict[str, Callable[[], None]] = {COMMITTED_EARLY: commit_before_log}
+"""Of those that tell what an epoch has read: what the watermark closes was decided by the epochs of
+before, and is nearly always the same when an epoch runs again."""

@@ -28,7 +28,6 @@ from engine.pipeline.pipeline import Pipeline, Project, SourceRelation, Watermar
 from engine.pipeline.stateful import Exchange, Exchanged, StatefulStep
 from engine.sinks.contract import SinkBinding
 from engine.state.restoring import read_tables
-from tests.faults.roads.mutants import COMMITTED_EARLY, commit_before_log
 from tests.faults.roads.numbers import (
     BACKLOG,
     PARTITIONS,
@@ -40,7 +39,7 @@ from tests.faults.roads.numbers import (
     rows_of,
 )
 from tests.faults.roads.road import PLACES, Meanwhile, Road, Setup
-from tests.faults.roads.state_mutants import MUTANTS
+from tests.faults.roads.state_mutants import EARLY, MUTANTS
 
 BEGAN_S = 10_000
 """Record k happens k seconds behind it."""
@@ -60,7 +59,7 @@ class StatefulRoad(Road):
     """
 
     places = (*PLACES, "snapshot.before", "snapshot.after")
-    mutants: ClassVar = {COMMITTED_EARLY: commit_before_log, **MUTANTS}
+    mutants: ClassVar = {**EARLY, **MUTANTS}
     inputs: ClassVar[int] = 1
     stays: ClassVar[bool] = False
 
