@@ -39,7 +39,7 @@ from engine.wire.messages import EpochCommitMessage
 from tests.faults import l0_model, l3_torn_files, query
 from tests.faults.parts import KeyedSink
 from tests.faults.processes import SLEEP, Machine
-from tests.faults.result import OF_THE_PATCH, LevelResult
+from tests.faults.result import LevelResult, fits_no_more
 from tests.faults.world import TOGETHER
 
 Patch = AbstractContextManager[Any]
@@ -90,7 +90,7 @@ def hunt(name: str, seed: int) -> str | None:
     patch, faults, sink, first = MUTANTS[name]
     with patch():
         found = first_broken(seed + first, faults, sink=sink)
-    if found is not None and any(error in found for error in OF_THE_PATCH):
+    if fits_no_more(found):
         raise AssertionError(f"mutant {name!r} does not fit the code any more: {found}")
     return None if found is None else found[:110]
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
-"""What a mutant ends in that does not fit the code any more: it proves nothing."""
+_OF_THE_PATCH = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 @dataclass
@@ -66,6 +65,11 @@ class LevelResult:
             self.lost += 1
         elif kind == "repeated":
             self.repeated += 1
+
+
+def fits_no_more(found: str | None) -> bool:
+    """Whether a mutant was caught only because it does not fit the code: that proves nothing."""
+    return found is not None and any(error in found for error in _OF_THE_PATCH)
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:

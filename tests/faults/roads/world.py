@@ -21,7 +21,7 @@ from random import Random
 from typing import Final
 
 from engine.checkpoint.checkpoint import Checkpoint
-from tests.faults.result import OF_THE_PATCH, LevelResult
+from tests.faults.result import LevelResult, fits_no_more
 from tests.faults.roads import driver
 from tests.faults.roads.driver import DEADLINE_S, LEASE_S, Driver
 from tests.faults.roads.road import Road, Server, Setup, road_of
@@ -60,7 +60,7 @@ def run(
                 world.play(min(FAULTS_A_WORLD, faults - number * FAULTS_A_WORLD))
             for mutant in way.mutants if mutants else ():
                 found = _hunt(mutant, way, folder, chance)
-                if found is not None and any(error in found for error in OF_THE_PATCH):
+                if fits_no_more(found):
                     result.blame(f"mutant {mutant!r} does not fit the code any more: {found}")
                     found = None
                 result.mutants[mutant] = None if found is None else found[:110]
