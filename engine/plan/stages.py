@@ -68,8 +68,7 @@ class StagePlanning:
         keys = [each.toAttribute() for each in grouping]
         aggregates = self._project_inputs(grouping, keys, functions)
         self._group(keys, functions, aggregates)
-        texts = ", ".join(result.sql() for result in results)
-        scope.project(results, node, f"Project {texts}")
+        scope.project(results, node, f"Project {_told(results, functions)}")
 
     def deduplicate(self, node: Any) -> None:
         """``dropDuplicates``, ``dropDuplicatesWithinWatermark``."""
@@ -251,6 +250,14 @@ class StagePlanning:
             scope.describe("Keys stay in their partitions: no exchange")
         else:
             scope.open = (scope.drafts.stage(Input(scope.open, scope.schema, keys)),)
+
+
+def _told(results: Sequence[Any], functions: Sequence[Any]) -> str:
+    """Results as SQL. What stands for a function in them is named by numbers of this session."""
+    text = ", ".join(result.sql() for result in results)
+    for function in functions:
+        text = text.replace(function.resultAttribute().sql(), function.sql())
+    return text
 
 
 def _without_alias(node: Any) -> Any:

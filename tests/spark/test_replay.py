@@ -112,13 +112,11 @@ def test_what_came_in_what_was_made_of_it_and_what_went_out(shop: Shop) -> None:
 
 
 def test_counts_go_on_from_the_state_of_the_epoch_before(shop: Shop) -> None:
-    counts = shop.read().groupBy("item").agg(F.sum("amount").alias("sum"))
-    out = {"format": "memory"}
-
-    def writer() -> Any:
+    def writer() -> Any:  # built anew each time, as by another program
+        counts = shop.read().groupBy("item").agg(F.sum(F.col("amount") + 0).alias("sum"))
         return (
             write_stream(counts)
-            .format(out["format"])
+            .format("memory")
             .queryName("replayed_counts")
             .outputMode("complete")
             .option("checkpointLocation", str(shop.folder / "checkpoint"))
