@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
 from engine.query.spec import QuerySpec, build, load_spec
+from engine.query.spec.own_modules import import_instead
 from engine.spark.session import build_session
+
+if TYPE_CHECKING:
+    from engine.query.writer import ContinuousStreamWriter
 
 
 def replay(args: Namespace) -> Result:
@@ -43,6 +50,12 @@ def _refuse_other_session(spec: QuerySpec, other: QuerySpec) -> None:
 def _replay(args: Namespace, spec: QuerySpec, other: QuerySpec | None) -> Result:
     path = [*spec.python_path, *(() if other is None else other.python_path)]
     spark = build_session(spec.conf, f"replay of epoch {args.epoch}", path)
+    known = list(sys.modules)
+
+    def build_changed(changed: QuerySpec) -> ContinuousStreamWriter:
+        import_instead(changed.python_path, spec.python_path, known)
+        return build(changed, spark)
+
     try:
         from engine.query.replay import replay_epoch
 
@@ -50,7 +63,7 @@ def _replay(args: Namespace, spec: QuerySpec, other: QuerySpec | None) -> Result
             args.checkpoint,
             args.epoch,
             build(spec, spark),
-            changed=None if other is None else build(other, spark),
+            changed=None if other is None else partial(build_changed, other),
             rows=args.rows,
         )
         return Result(found.to_dict(), str(found))

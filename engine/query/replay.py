@@ -7,7 +7,7 @@ checkpoint holds none; another one may stand beside it, and is run on the same r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -86,7 +86,7 @@ def replay_epoch(
     epoch: int,
     query: ContinuousStreamWriter,
     *,
-    changed: ContinuousStreamWriter | None = None,
+    changed: ContinuousStreamWriter | Callable[[], ContinuousStreamWriter] | None = None,
     rows: int = ROWS,
 ) -> EpochReplay:
     """Run an epoch again, in this process.
@@ -95,7 +95,8 @@ def replay_epoch(
     :param epoch: one that is committed, or the next one if its end is logged.
     :param query: the query, as it was when it ran the epoch: ``write_stream(df)``, not started. Its
         sink and its own checkpoint location are not looked at.
-    :param changed: another query over the same sources, to be compared.
+    :param changed: another query over the same sources, to be compared; or what builds it, called
+        when ``query`` has been run: two versions of a program have modules of the same names.
     :param rows: so many are kept of each step.
     :raises ConfigError: the epoch is not there, its source cannot be read again, its state is gone,
         or this is not the query of the checkpoint: says what differs.
@@ -106,26 +107,37 @@ def replay_epoch(
         settings = pop_storage(dict(query.request.sink_options))
         checkpoint = Checkpoint(checkpoint, settings or None)
     planned = _planned(query)
-    other = None if changed is None else _planned(changed)
     if not checkpoint.exists():
         raise ConfigError(
             f"There is no checkpoint at {checkpoint.url}.", hint="Check the location."
         )
-    for each in (planned,) if other is None else (planned, other):
-        _refuse_what_is_gone(each)
+    _refuse_what_is_gone(planned)
     before = _refuse_epoch(checkpoint, epoch)
     notes = _refuse_other_query(checkpoint, planned)
     _refuse_without_state(checkpoint, epoch, before, planned)
-    if other is not None:
-        _refuse_other_records(planned, other, epoch)
+    other = None
+    if isinstance(changed, ContinuousStreamWriter):  # refused before anything is run
+        other = _planned_beside(changed, planned, epoch)
     partitions = shuffle_partitions(query.request.df.sparkSession)
-    found = _run(checkpoint, epoch, planned, partitions, rows, keeps_all=other is not None)
+    found = _run(checkpoint, epoch, planned, partitions, rows, keeps_all=changed is not None)
     _compare_with_report(checkpoint, found)
-    if other is None:
+    if changed is None:
         return EpochReplay(found, None, None, (*notes, *notes_on(planned.pipelines)), rows)
+    if not isinstance(changed, ContinuousStreamWriter):
+        other = _planned_beside(changed(), planned, epoch)
+    assert other is not None, "it is planned by now"
     told = dict.fromkeys([*notes, *notes_on(planned.pipelines), *notes_on(other.pipelines)])
     then = _run(checkpoint, epoch, other, partitions, rows, keeps_all=True)
     return EpochReplay(found, then, difference(found.out, then.out), tuple(told), rows)
+
+
+def _planned_beside(
+    changed: ContinuousStreamWriter, planned: PlannedQuery, epoch: int
+) -> PlannedQuery:
+    other = _planned(changed)
+    _refuse_what_is_gone(other)
+    _refuse_other_records(planned, other, epoch)
+    return other
 
 
 def _planned(query: ContinuousStreamWriter) -> PlannedQuery:

@@ -34,6 +34,14 @@ def query(spark):
     return write_stream(df.load()).foreach(check).option("retrySinkFor", "1 second")
 """
 
+MULTIPLES = """
+from engine import write_stream
+
+def query(spark):
+    df = spark.readStream.format("rate").option("rowsPerSecond", 20).option("numPartitions", 2)
+    return write_stream(df.load().where("value % {of} = 0"))
+"""
+
 
 def spec(folder: Path, **changes: Any) -> dict[str, Any]:
     """A query that runs until it is asked to end."""
@@ -201,8 +209,13 @@ def test_an_epoch_is_replayed_beside_its_query_and_compared(
     tmp_path: Path, run: Callable[[Path, dict[str, Any]], Run]
 ) -> None:
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+    for name, of in (("old", 2), ("new", 4)):  # two versions of a program
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "multiples.py").write_text(MULTIPLES.format(of=of))
     kept = {"format": "noop", "options": {"minEpochsToRetain": 10_000}}
-    query = run(tmp_path, spec(tmp_path, sink=kept))
+    old = spec(tmp_path, sink=kept, query="multiples:query", python_path=[str(tmp_path / "old")])
+    del old["source"], old["sql"]
+    query = run(tmp_path, old)
 
     def written() -> list[int]:
         """The epochs with more than one even value that the kept reports tell of."""
@@ -210,7 +223,7 @@ def test_an_epoch_is_replayed_beside_its_query_and_compared(
         return [each["batchId"] for each in reports if each["sink"]["numOutputRows"] > 1]
 
     query.wait_for(lambda: bool(written()))
-    changed = {**spec(tmp_path), "sql": "SELECT timestamp, value FROM source WHERE value % 4 = 0"}
+    changed = {**old, "python_path": [str(tmp_path / "new")]}
     (tmp_path / "changed.json").write_text(json.dumps(changed))
     epoch = max(written())
     done = subprocess.run(
