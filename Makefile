@@ -85,7 +85,7 @@ bench-check: install ## the same for a shorter time: which published ratio has f
 	$(PYTHON_IN_VENV) -m bench --check $(if $(ONLY),--only $(ONLY))
 
 docs: install ## the documentation as a site: build/site/index.html, whose links and blocks are checked
-	NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict
 	$(PYTHON_IN_VENV) -m pytest -q tests/site
 
 clean: ## remove everything that was made here, .venv too

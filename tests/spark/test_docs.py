@@ -24,7 +24,9 @@ def test_the_programs_of_a_page(page: str, programs_min: int, tmp_path: Path) ->
     assert len(programs) >= programs_min
     whole = tmp_path / f"{page}.py"
     whole.write_text("\n".join(programs).replace("/tmp/", f"{tmp_path}/"))
-    done = subprocess.run(
-        [sys.executable, str(whole)], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    # The quick start says what running it again does.
+    for _ in range(2 if page == "quick-start" else 1):
+        done = subprocess.run(
+            [sys.executable, str(whole)], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
