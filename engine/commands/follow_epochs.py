@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Final
@@ -47,8 +48,8 @@ def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[s
     :param last: how many of those that are there already.
     """
     shown = max([-1, *checkpoint.epochs()[:-last]])
-    since_s: dict[int, float] = {}
-    is_away = False
+    seen_s: dict[int, float] = {}
+    is_first, is_away = True, False
     while True:
         try:
             # The end first: what was committed before it is there.
@@ -64,12 +65,17 @@ def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[s
             clock.sleep(POLL_S)
             continue
         is_away = False
+        now_s = clock.monotonic_s()
+        # Of those that are there already only the newest may still get its report.
+        old = rows[:-1] if is_first else ()
+        seen_s = dict.fromkeys((row["epoch"] for row in old), -math.inf) | seen_s
+        seen_s = {row["epoch"]: seen_s.get(row["epoch"], now_s) for row in rows}
+        is_first = False
         for row in rows:
-            waited_s = clock.monotonic_s() - since_s.setdefault(row["epoch"], clock.monotonic_s())
+            waited_s = now_s - seen_s[row["epoch"]]
             if row["rows"] is None and not is_over and waited_s < REPORT_S:
                 break
             shown = row["epoch"]
-            since_s.pop(shown)
             yield row
         if is_over:
             return

@@ -103,6 +103,25 @@ def test_one_without_a_report_is_told_all_the_same(query: Query) -> None:
     assert [row["epoch"] for row in rows] == [1], "nothing is waited for behind the end"
 
 
+def test_those_that_have_no_report_any_more_are_not_waited_for(query: Query) -> None:
+    for epoch in range(40):
+        query.commit(epoch)
+    query.report(38, 39)
+    rows = followed(query.checkpoint, 30, clock := Script())
+    assert [next(rows)["epoch"] for _ in range(30)] == list(range(10, 40))
+    assert clock.monotonic_s() == 0
+
+
+def test_where_nothing_is_reported_it_does_not_fall_behind(query: Query) -> None:
+    """As where Spark itself writes the checkpoint."""
+    for epoch in range(5):
+        query.commit(epoch)
+    commits = [lambda epoch=epoch: query.commit(epoch) for epoch in range(5, 40)]
+    rows = followed(query.checkpoint, 5, Script(*commits))  # one with each look
+    assert [next(rows)["epoch"] for _ in range(26)] == list(range(26))
+    assert query.checkpoint.committed_epoch() <= 25 + REPORT_S / POLL_S + 1
+
+
 def test_what_retention_removes_meanwhile_is_passed_over(query: Query) -> None:
     query.commit(0)
     query.report(0)
