@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime
 from typing import Any, NoReturn
 
@@ -57,7 +58,8 @@ def load_object(text: str | bytes) -> dict[str, Any]:
 
 
 def plain(value: Any) -> JSON:
-    """A value of a row as JSON, for people: times as ISO 8601, bytes in hexadecimal."""
+    """A value of a row as JSON, for people: times as ISO 8601, bytes in hexadecimal, what is no
+    number of JSON as Spark writes it (``"NaN"``, ``"-Infinity"``)."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,6 +68,8 @@ def plain(value: Any) -> JSON:
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 

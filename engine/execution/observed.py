@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.json_text import plain
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
 from engine.expressions.whole_columns import caster
@@ -21,8 +22,8 @@ def observed_metrics(
 ) -> dict[str, dict[str, Any]]:
     """Name of each observation → name of each metric → its value.
 
-    Numbers, truth values and texts are JSON's; a decimal, so that no digit is lost, and all other
-    values are texts as Spark's cast makes them; binary ones in base64.
+    Numbers, truth values and texts are JSON's; ``"NaN"``, ``"Infinity"``, a decimal, so that no
+    digit is lost, and all other values are texts as Spark's cast makes them; binary ones in base64.
 
     :param pipelines: one per stream. An observation behind a union is of all of its streams.
     :param reports: those of the tasks of each.
@@ -72,4 +73,4 @@ def _shown(array: pa.Array, zone: str) -> Any:
         or pa.types.is_string(dtype)
     ):
         array = caster(dtype, pa.string(), zone)(array)
-    return array[0].as_py()
+    return plain(array[0].as_py())

@@ -134,8 +134,13 @@ def event_time_s(_: Look, totals: QueryTotals) -> float | None:
     return None if newest is None else wall_ms_of(newest) / 1000
 
 
+_NO_JSON: Final = ("NaN", "Infinity", "-Infinity")
+"""Numbers that a report has as texts."""
+
+
 def observed(_: Look, totals: QueryTotals) -> Iterator[Labeled]:
     for observation, row in totals.last.get("observedMetrics", {}).items():
         for name, value in row.items():
-            if isinstance(value, int | float):
+            if isinstance(value, int | float) or value in _NO_JSON:
+                value = float(value) if isinstance(value, str) else value
                 yield (encodable(observation), encodable(name)), value

@@ -35,6 +35,10 @@ ROWS: Final = 20
 """So many rows are shown of each step."""
 _NO_LOSS: Final[Mapping[str, str]] = MappingProxyType({"failondataloss": "true"})
 """Records that are gone are never passed over: it would be another epoch."""
+_OPEN: Final = (
+    "It is open, as that of a record which the query fails on is. With onBadRecord=dead-letter such "
+    "a record is put aside, and `continuous dead-letters CHECKPOINT` shows it."
+)
 
 
 @dataclass(frozen=True)
@@ -192,10 +196,13 @@ def _refuse_epoch(checkpoint: Checkpoint, epoch: int) -> OffsetEntry | None:
     before = None if epoch == 0 else checkpoint.offsets.get(epoch - 1)
     if epoch not in found or (epoch and before is None):
         shown = f"{found[0]} to {found[-1]}" if found else "none"
+        where, hint = "begins and ends", "Option minEpochsToRetain says how many a query keeps."
+        if epoch == max(kept, default=-1) + 1:
+            where, hint = "ends", _OPEN
         raise ConfigError(
-            f"Epoch {epoch} of {checkpoint.url} cannot be run again: where it begins and ends is "
-            f"not in the logs. Of those that are kept these can: {shown}.",
-            hint="Option minEpochsToRetain says how many epochs a query keeps.",
+            f"Epoch {epoch} of {checkpoint.url} cannot be run again: where it {where} is not in "
+            f"the logs. Of those that are kept these can: {shown}.",
+            hint=hint,
             epoch=epoch,
         )
     return before

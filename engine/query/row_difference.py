@@ -33,16 +33,32 @@ class RowDifference:
 
 
 def difference(before: pa.Table, after: pa.Table) -> RowDifference:
-    """Compare two tables."""
-    types = {field.name: field.type for field in before.schema}
-    both = [field.name for field in after.schema if types.get(field.name) == field.type]
-    keys_before, keys_after = [*_keys(before, both)], [*_keys(after, both)]
+    """Compare two tables. Of columns with one name the first is compared with the first."""
+    places_before, places_after = _places(before.schema), _places(after.schema)
+    both = [
+        column
+        for column, place in places_after.items()
+        if column in places_before
+        and before.schema.types[places_before[column]] == after.schema.types[place]
+    ]
+    keys_before = [*_keys(before, [places_before[column] for column in both])]
+    keys_after = [*_keys(after, [places_after[column] for column in both])]
     return RowDifference(
-        tuple(name for name in before.column_names if name not in both),
-        tuple(name for name in after.column_names if name not in both),
+        tuple(column[0] for column in places_before if column not in both),
+        tuple(column[0] for column in places_after if column not in both),
         before.take(_missing(keys_before, Counter(keys_after))),
         after.take(_missing(keys_after, Counter(keys_before))),
     )
+
+
+def _places(schema: pa.Schema) -> dict[tuple[str, int], int]:
+    """Where each column is, by its name and how many of that name are before it."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for place, name in enumerate(schema.names):
+        found[name, seen[name]] = place
+        seen[name] += 1
+    return found
 
 
 def _missing(keys: list[str], others: Counter[str]) -> pa.Array:
@@ -56,6 +72,6 @@ def _missing(keys: list[str], others: Counter[str]) -> pa.Array:
     return pa.array(found, pa.int64())
 
 
-def _keys(table: pa.Table, names: list[str]) -> Iterator[str]:
-    columns = [map(repr, shown_values(table.column(name))) for name in names]
+def _keys(table: pa.Table, places: list[int]) -> Iterator[str]:
+    columns = [map(repr, shown_values(table.column(place))) for place in places]
     return map(str, zip(*columns, strict=True)) if columns else iter([""] * table.num_rows)

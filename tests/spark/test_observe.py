@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from engine import write_stream
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import TransformError, UnsupportedQueryError
 from engine.execution.observed import observed_metrics
 from engine.plan.planner import plan_query
@@ -97,6 +98,8 @@ def plain(value: Any) -> Any:
         return f"{value:f}" if isinstance(value, Decimal) else str(value)
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return value
 
 
@@ -194,7 +197,11 @@ def test_the_progress_of_a_query_tells_them(spark: SparkSession, tmp_path: Path)
     rate = spark.readStream.format("rate").option("rowsPerSecond", 200)
     df = rate.option("numPartitions", 2).load()
     observed = df.observe(
-        "rows", F.count("*").alias("n"), F.max("value").alias("last"), F.avg("value").alias("mean")
+        "rows",
+        F.count("*").alias("n"),
+        F.max("value").alias("last"),
+        F.avg("value").alias("mean"),
+        F.sum(F.expr("CAST('NaN' AS DOUBLE)")).alias("none"),
     )
     query = (
         write_stream(observed)
@@ -215,3 +222,6 @@ def test_the_progress_of_a_query_tells_them(spark: SparkSession, tmp_path: Path)
         row = report["observedMetrics"]["rows"]
         assert row["n"] == report["numInputRows"]
     assert max(report["observedMetrics"]["rows"]["last"] or 0 for report in reports) > 0
+    saved = Checkpoint(str(tmp_path / "checkpoint")).progress.read()
+    assert [report["batchId"] for report in saved] == [report["batchId"] for report in reports]
+    assert "NaN" in {report["observedMetrics"]["rows"]["none"] for report in saved}

@@ -166,6 +166,10 @@ def test_epochs_that_are_not_there_are_refused(shop: Shop) -> None:
     (epoch,) = shop.run(plain, (1, 10))
     with pytest.raises(ConfigError, match=r"these can: 0 to \d+"):
         replay_epoch(shop.checkpoint, epoch + 1_000, shop.writer(plain))
+    open_one = shop.checkpoint.epochs()[-1] + 1
+    with pytest.raises(ConfigError, match=r"where it ends is not .*dead-letters") as refused:
+        replay_epoch(shop.checkpoint, open_one, shop.writer(plain))
+    assert refused.value.epoch == open_one
     with pytest.raises(ConfigError, match="no checkpoint"):
         replay_epoch(str(shop.folder / "elsewhere"), 0, shop.writer(plain))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.base.json_text import dump, load
+from engine.base.json_text import dump, load, plain
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerprint
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -21,6 +21,15 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 def test_every_text_can_be_written_and_is_read_as_it_was(value: object, written: str) -> None:
     assert dump(value) == written
     assert load(dump(value).encode()) == value
+
+
+def test_values_of_rows_are_json() -> None:
+    row = {"a": [float("nan"), float("inf"), -float("inf"), 0.5], "b": b"\x01", "c": None}
+    assert load(dump(plain(row))) == {
+        "a": ["NaN", "Infinity", "-Infinity", 0.5],
+        "b": "01",
+        "c": None,
+    }
 
 
 def test_paths_that_are_no_utf8(checkpoint: Checkpoint) -> None:

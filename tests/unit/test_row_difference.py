@@ -27,6 +27,16 @@ def test_columns_of_one_alone_are_told_and_the_others_compared() -> None:
     assert not found.is_empty
 
 
+def test_columns_may_have_one_name() -> None:
+    names = ["a", "a", "b"]
+    before = pa.Table.from_arrays([pa.array(each) for each in ([1, 2], ["x", "y"], [0, 0])], names)
+    after = pa.Table.from_arrays([pa.array(each) for each in ([1, 2], ["x", "z"])], names[:2])
+    found = difference(before, after)
+    assert found.columns_before == ("b",)
+    assert [each.to_pylist() for each in found.only_before.columns] == [[2], ["y"], [0]]
+    assert [each.to_pylist() for each in found.only_after.columns] == [[2], ["z"]]
+
+
 def test_nested_and_odd_values_are_compared() -> None:
     rows = [{"m": {"list": [1, None]}, "f": float("nan"), "t": 2**62}]
     kind = pa.schema(
