@@ -11,8 +11,9 @@ from string import Template
 
 from engine.commands.result import Result
 from engine.errors import ConfigError
+from engine.redaction.texts import encodable
 
-_WRITTEN = ("query.yaml", "dag.py", "test_query.py")
+_WRITTEN = ("query.yaml", "dag.py", "test_query.py", ".airflowignore")
 _OF_THE_DAG = ("dag", "pendulum", "timedelta")
 """What the DAG's file calls something else."""
 _RECORDS = Path("data", "in", "first.json")
@@ -28,6 +29,11 @@ def init(args: Namespace) -> Result:
     :raises ConfigError: a file is there already, or cannot be written.
     """
     folder = Path(args.directory).absolute()
+    if str(folder) != encodable(str(folder)):
+        raise ConfigError(
+            f"The specification would name {folder}, which is no UTF-8.",
+            hint="Choose another directory.",
+        )
     name = _name(folder.name)
     texts = {Path(each): _filled(each, name, folder) for each in _WRITTEN}
     texts[_RECORDS] = _FIRST
@@ -57,9 +63,9 @@ def _name(folder: str) -> str:
     return name
 
 
-def _filled(template: str, name: str, folder: Path) -> str:
+def _filled(file: str, name: str, folder: Path) -> str:
     folder_of_ours = files("engine.commands") / "templates"
-    text = (folder_of_ours / f"{template}.template").read_text("utf-8")
+    text = (folder_of_ours / f"{file.removeprefix('.')}.template").read_text("utf-8")
     # As a text of YAML between quotes; what looks like a variable of the environment is none.
     path = str(folder).replace("\\", "\\\\").replace('"', '\\"').replace("${", "$${")
     return Template(text).substitute(name=name, folder=path)

@@ -36,8 +36,8 @@ ROWS: Final = 20
 _NO_LOSS: Final[Mapping[str, str]] = MappingProxyType({"failondataloss": "true"})
 """Records that are gone are never passed over: it would be another epoch."""
 _OPEN: Final = (
-    "It is open, as that of a record which the query fails on is. With onBadRecord=dead-letter such "
-    "a record is put aside, and `continuous dead-letters CHECKPOINT` shows it."
+    "It is open, as that of a record which the query fails on is. With onBadRecord=dead-letter "
+    "such a record is put aside, and `continuous dead-letters CHECKPOINT` shows it."
 )
 
 

@@ -42,18 +42,19 @@ def test_what_it_wrote_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert load_spec(folder / "query.yaml").name == "my_shop_s_2nd"
     outcome = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
     assert "2 passed" in outcome or "1 passed, 1 skipped" in outcome
-    ran(
-        folder,
-        "ruff",
-        "format",
-        "--check",
-        "--isolated",
-        "--line-length=100",
-        "dag.py",
-        "test_query.py",
-    )
     ruff = ("ruff", "format", "--check", "--isolated", "--line-length=100")
     ran(folder, *ruff, "dag.py", "test_query.py")
+
+
+def test_airflow_finds_the_dag_alone(tmp_path: Path) -> None:
+    """The test needs pytest, which an Airflow does not have."""
+    pytest.importorskip("airflow")
+    assert main(["init", str(tmp_path / "shop")]) == 0
+    (tmp_path / "look.py").write_text(
+        "from airflow.utils.file import list_py_file_paths\n"
+        "print(list_py_file_paths('shop', safe_mode=True))"
+    )
+    assert ran(tmp_path, "look").splitlines()[-1] == "['shop/dag.py']"
 
 
 def test_the_specification_is_right_in_any_folder(tmp_path: Path) -> None:
@@ -90,3 +91,12 @@ def test_a_place_that_cannot_be_written_is_told(
     (tmp_path / "file").write_text("")
     assert main(["init", str(tmp_path / "file" / "below")]) == 2
     assert "cannot be written to" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_named_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "caf\udce9"
+    assert main(["init", str(folder)]) == 2
+    assert "is no UTF-8" in capsys.readouterr().err
+    assert not folder.exists()
