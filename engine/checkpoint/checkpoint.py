@@ -43,7 +43,7 @@ class CheckpointStatus:
         if there was none.
     :param error: why that run failed.
     :param application: Spark's application id; ``application_url`` is where its web page is.
-    :param message: what the run does now, in words.
+    :param message: what the run does now, in words; None of one that is over.
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
         ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
         ``failing_since_ms`` when the first of its failures was since it has last committed.
@@ -191,9 +191,10 @@ class Checkpoint(CheckpointFolder):
         return QueryLook(status, summarize(self, status.epoch))
 
     def _with_holder(self, status: CheckpointStatus, holder: LeaseRecord) -> CheckpointStatus:
+        state = holder.observed_state(self._clock.now_ms())
         return replace(
             status,
-            state=holder.observed_state(self._clock.now_ms()),
+            state=state,
             run_id=holder.run_id,
             generation=holder.generation,
             error=holder.error,
@@ -203,7 +204,7 @@ class Checkpoint(CheckpointFolder):
             application_url=holder.application_url,
             heartbeat_at_ms=holder.heartbeat_at_ms,
             started_at_ms=holder.started_at_ms,
-            message=holder.message,
+            message=None if state.is_over else holder.message,
             restarts=holder.restarts,
             last_error=holder.last_error,
             next_attempt_at_ms=holder.next_attempt_at_ms,

@@ -21,7 +21,7 @@ else:
 from engine.commands.command_line import _parser
 from engine.errors import ConfigError
 from engine.query.spec import load_spec
-from tests.site.documents import DOCUMENTS, ROOT, Block, blocks, commands
+from tests.site.documents import DOCS, DOCUMENTS, ROOT, Block, blocks, commands
 
 
 def of_language(*languages: str) -> list[Block]:
@@ -94,6 +94,26 @@ def test_what_is_installed_is_enough() -> None:
     assert "quick-start.md" in dict(lines)
     short = [each for each in lines if not each[1] <= alone and "engine" not in each[1]]
     assert short == []
+
+
+def test_every_extra_is_told() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## What needs what")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`\[([\w-]+)\]`", table))
+    assert set(project["optional-dependencies"]) - told == {"airflow"}, "which is its own row"
+
+
+def test_every_command_is_told() -> None:
+    """Where people look for what there is."""
+    for page in ("specification.md", "engine.md"):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        start = "## Commands" if page == "specification.md" else "## The command line"
+        told = text.partition(start)[2].partition("\n## ")[0]
+        missing = [
+            each for each in subcommands() if not re.search(rf"`(continuous )?{each}\b", told)
+        ]
+        assert missing == [], page
 
 
 def test_our_commands_are_there() -> None:

@@ -334,6 +334,14 @@ def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -
     assert clock.slept_s == 1
 
 
+def test_what_a_run_does_now_is_not_told_of_one_that_has_ended(checkpoint: Checkpoint) -> None:
+    lease = Lease.acquire(checkpoint, run_id="a")
+    lease.heartbeat(state=QueryState.DRAINING, message="Finishing the open epoch")
+    assert checkpoint.status().message == "Finishing the open epoch"
+    lease.release(QueryState.STOPPED)
+    assert checkpoint.status().message is None
+
+
 def test_a_text_that_is_no_utf8_does_not_stop_the_heartbeats(checkpoint: Checkpoint) -> None:
     text = "cannot read /in/caf\udce9.log"
     lease = Lease.acquire(checkpoint, run_id="a")
