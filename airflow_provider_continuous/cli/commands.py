@@ -12,7 +12,13 @@ from airflow_provider_continuous.plugins.formats import duration
 from airflow_provider_continuous.plugins.queries import look_at_all
 from engine.commands import control
 from engine.commands import status as status_command
-from engine.commands.output import READER_GONE, ReaderGoneError, say
+from engine.commands.output import (
+    READER_GONE,
+    OutputError,
+    ReaderGoneError,
+    escape_what_cannot_be_said,
+    say,
+)
 from engine.commands.result import (
     DONE,
     FAILED,
@@ -21,7 +27,6 @@ from engine.commands.result import (
     format_table,
 )
 from engine.errors import ConfigError, ContinuousError
-from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
 
@@ -94,6 +99,7 @@ def _on_checkpoint(args: Namespace, command: Callable[[Namespace], Result]) -> N
 
 def _finish(args: Namespace, run: Callable[[], Result]) -> None:
     """Print what a command gives back, and end with its exit code."""
+    escape_what_cannot_be_said()
     try:
         result = run()
     except ContinuousError as error:
@@ -105,7 +111,9 @@ def _finish(args: Namespace, run: Callable[[], Result]) -> None:
         if args.json:
             say(json.dumps(result.data))
         elif result.text:
-            say(encodable(result.text))
+            say(result.text)
     except ReaderGoneError:
         sys.exit(READER_GONE)
+    except OutputError as error:
+        sys.exit(f"airflow continuous: {error}")
     sys.exit(result.exit_code)

@@ -18,12 +18,17 @@ from importlib import import_module
 from engine import __version__
 from engine.base.extras import needs_engine
 from engine.commands.live import ERASE_LINE
-from engine.commands.output import READER_GONE, ReaderGoneError, say
+from engine.commands.output import (
+    READER_GONE,
+    OutputError,
+    ReaderGoneError,
+    escape_what_cannot_be_said,
+    say,
+)
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
-from engine.redaction.texts import encodable
 from engine.spark.failure import describe_error
 
 logger = logging.getLogger(__name__)
@@ -38,11 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser)
     args = parser.parse_args(arguments)
+    escape_what_cannot_be_said()
     _configure_logging(args.debug)
     try:
         return _told(args)
     except ReaderGoneError:
         return READER_GONE
+    except OutputError as error:
+        print(f"continuous {args.command}: {error}", file=sys.stderr)
+        return FAILED
 
 
 def _told(args: argparse.Namespace) -> int:
@@ -50,7 +59,7 @@ def _told(args: argparse.Namespace) -> int:
         result = _execute(args)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except ReaderGoneError:
+    except OutputError:
         raise
     except Exception as error:
         exit_code = WRONG_USE if isinstance(error, ConfigError) else FAILED
@@ -67,7 +76,7 @@ def _told(args: argparse.Namespace) -> int:
     if args.json:
         say(json.dumps(result.data))
     elif result.text:
-        say(encodable(result.text))
+        say(result.text)
     return result.exit_code
 
 

@@ -47,6 +47,8 @@ _VALUE = (
 )
 _NO_ENTRY = rf"(?!{_QUOTE}value{_QUOTE}\s*[:=])"
 """Of the entry ``"name": "password", "value": "x"`` a pair would hide a word, not the secret."""
+_ERROR = r"[\w.]{0,128}(?:(?-i:Error|Exception)|(?-i:(?:Expired|Invalid)Token)): "
+"""A class of errors, or a code of AWS's, before what it says: ``NoCredentialsError: Unable``."""
 _BEHIND = rf"\g<kept>{HIDDEN}"
 
 
@@ -116,7 +118,8 @@ _RULES = (
     _Rule(_WORDS, rf"(?<![\w-])(?P<kept>--{_NAME}\s+)[^\s-]\S*"),
     _Rule(
         _WORDS,
-        rf"(?<![\w.-])(?P<kept>{_QUOTE}?{_NAME}{_QUOTE}?\s*(?:[=-]>|:?=|:)\s*)(?:{_VALUE})",
+        rf"(?<![\w.-])(?P<kept>(?!{_ERROR}){_QUOTE}?{_NAME}{_QUOTE}?\s*(?:[=-]>|:?=|:)\s*)"
+        rf"(?:{_VALUE})",
     ),
 )
 

@@ -113,7 +113,7 @@ def commit(meter: QueryMeter, now_ms: int) -> None:
         "durationMs": {"commitSink": 3, "triggerExecution": 9},
         "watermarkLagMs": 500,
         "eventTime": {"max": "2026-01-31T23:59:59.123Z"},
-        "observedMetrics": {"checks": {"rows": 10, "newest": "2026-01-31"}},
+        "observedMetrics": {"checks": {"rows": 10, "newest": "2026-01-31", "mean": "NaN"}},
     }
     meter.committed(
         report, EpochTimes(now_ms - 200, now_ms - 100, now_ms), [[counters]], [counters]
@@ -131,6 +131,8 @@ def test_each_metric_can_be_there(everything: tuple[QueryMeter, tuple[str, int]]
     assert seen.value("continuous_task_seconds_total", "orders", **labels) == 0.003
     observed = seen.value("continuous_observed", "orders", observation="checks", metric="rows")
     assert observed == 10
+    mean = seen.value("continuous_observed", "orders", observation="checks", metric="mean")
+    assert mean != mean, "a report has NaN as a text"
     assert seen.value("continuous_partition_lag_offsets", "orders", stream=0, partition="1") == 7
 
 

@@ -328,3 +328,36 @@ def test_who_reads_may_leave(more: list[str], spark_checkpoint: Path) -> None:
             timeout=60,
         )
     assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("more", [[], ["--follow"], ["--json"]])
+def test_output_that_cannot_be_written_is_told(more: list[str], spark_checkpoint: Path) -> None:
+    lease = Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1")
+    lease.release(QueryState.STOPPED)
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "engine", "epochs", str(spark_checkpoint), *more],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("continuous epochs: Standard output cannot be written to: ")
+    assert "No space left on device" in line
+
+
+def test_what_the_encoding_has_not_is_escaped(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.create_or_read_query_id("id")
+    Lease.acquire(checkpoint, run_id="run").release(QueryState.FAILED, error="no 3 → 2, é")
+    ended = subprocess.run(
+        [sys.executable, "-m", "engine", "status", str(tmp_path)],
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert "no 3 \\u2192 2, é".encode("latin-1") in ended.stdout

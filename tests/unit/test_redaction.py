@@ -95,6 +95,20 @@ from engine.redaction.logs import HIDDEN, redact, shown
         ("primary key (id), partition key: 3", "primary key (id), partition key: 3"),
         ("password authentication failed for user", "password authentication failed for user"),
         ("a bearer of news", "a bearer of news"),
+        # errors that speak of secrets
+        *(
+            (text, text)
+            for text in (
+                "/metadata: NoCredentialsError: Unable to locate credentials.",
+                "botocore.exceptions.TokenRetrievalError: Error when retrieving",
+                "PasswordException: wrong",
+                "ExpiredToken: The provided token has expired",
+                "InvalidToken: it is malformed",
+            )
+        ),
+        ("AuthError: token=abc", "AuthError: token=***"),
+        ("passworderror: abc", "passworderror: ***"),
+        ("SecretError=abc, NoCredentialsError:abc", "SecretError=***, NoCredentialsError:***"),
     ],
 )
 def test_what_is_assigned_to_a_secret_is_hidden(text: str, clean: str) -> None:
