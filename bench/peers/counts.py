@@ -20,7 +20,7 @@ from bench.size import sized
 from tests.servers.kafka import Kafka
 
 ENGINES = work.ENGINES
-RECORDS = sized(3_000_000, 1_500_000, 700_000)
+RECORDS = sized(9_000_000, 4_500_000, 3_000_000)
 PER_SECOND = 10_000
 """Of event time."""
 PER_BATCH = sized(500_000, 250_000, 100_000)
