@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -313,38 +313,35 @@ def test_what_is_no_utf8_is_printed_by_its_escape(
     assert "no /in/caf\\udce9.log" in capfd.readouterr().out
 
 
+def epochs_into(written: IO[bytes], folder: Path, *more: str) -> tuple[int, str]:
+    """Exit code and standard error of ``continuous epochs`` on a query that has ended."""
+    lease = Lease.acquire(Checkpoint(str(folder)), run_id="run-1")
+    lease.release(QueryState.STOPPED)
+    ended = subprocess.run(
+        [sys.executable, "-m", "engine", "epochs", str(folder), *more],
+        stdout=written,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    return ended.returncode, ended.stderr
+
+
 @pytest.mark.parametrize("more", [[], ["--follow"], ["--json"]])
 def test_who_reads_may_leave(more: list[str], spark_checkpoint: Path) -> None:
-    lease = Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1")
-    lease.release(QueryState.STOPPED)
     unread, output = os.pipe()
     os.close(unread)
     with os.fdopen(output, "wb") as written:
-        ended = subprocess.run(
-            [sys.executable, "-m", "engine", "epochs", str(spark_checkpoint), *more],
-            stdout=written,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-        )
-    assert (ended.returncode, ended.stderr) == (141, "")
+        assert epochs_into(written, spark_checkpoint, *more) == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize("more", [[], ["--follow"], ["--json"]])
 def test_output_that_cannot_be_written_is_told(more: list[str], spark_checkpoint: Path) -> None:
-    lease = Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1")
-    lease.release(QueryState.STOPPED)
     with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "engine", "epochs", str(spark_checkpoint), *more],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-        )
-    assert ended.returncode == 1
-    (line,) = ended.stderr.splitlines()
+        code, told = epochs_into(full, spark_checkpoint, *more)
+    assert code == 1
+    (line,) = told.splitlines()
     assert line.startswith("continuous epochs: Standard output cannot be written to: ")
     assert "No space left on device" in line
 
