@@ -16,6 +16,7 @@ a location:
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ class CheckpointLocation:
 
         :param text: a path or URL, or an ``ObjectStoragePath``.
         :param conn_id: the storage connection; one inside ``text`` must be the same.
-        :raises ConfigError: nothing is given, or two different connections are.
+        :raises ConfigError: nothing is given, or what is no path and no URL, or two different
+            connections are.
         """
         url = str(text).strip() if text is not None else ""
         if not url or _is_nothing(url):
@@ -68,7 +70,16 @@ class CheckpointLocation:
                 "see what it rendered to.",
             )
         url = _whole(url)
-        parts = urlsplit(url)
+        try:
+            os.fsencode(url)
+            parts = urlsplit(url)
+            if "\0" in url:
+                raise ValueError("there is a NUL in it")
+        except ValueError as exc:
+            raise ConfigError(
+                f"checkpoint_location {url!r} is no path and no URL: {exc}.",
+                hint="Give the folder or URL of the query's checkpoint.",
+            ) from None
         named, _, host = parts.netloc.rpartition("@")
         if parts.scheme in _AZURE and "." in host:  # an account's; a container's name has no dot
             named = named.rpartition("@")[0]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.observing.places import place_of
@@ -30,9 +32,13 @@ FRESH_S = 2.0
 """A look at all queries is shown for so long before there is another one."""
 LISTED_WITHIN_S = 5.0
 """What has not answered by then is told as an error."""
+COLLECTED_WITHIN_S = 1.0
+"""So long it may take to put together what has answered."""
 REFRESHED_WITHIN_S = 1.0
 """Who asks for a list that was there before gets the earlier one if the new one takes longer."""
 _KEPT_MAX = 16
+_KNOWN_MAX = 50_000
+"""So many queries are remembered as they were seen last."""
 _SILENT = "It has not answered in time."
 
 
@@ -64,14 +70,16 @@ class QueryListing:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ...], Listing] = {}
+        self._known: dict[str, QueryOverview] = {}
+        """As each was seen last, in whichever list."""
         self._lock = threading.Lock()
 
     def below(self, roots: Iterable[Root], within_s: float = LISTED_WITHIN_S) -> Listing:
         """Return the queries below roots, as they are now or were :data:`FRESH_S` ago; while some
         of them do not answer, as they were seen last.
 
-        :param within_s: the first list of these roots takes no longer; later ones
-            :data:`REFRESHED_WITHIN_S`.
+        :param within_s: the first list of these roots takes no longer, and
+            :data:`COLLECTED_WITHIN_S`; later ones :data:`REFRESHED_WITHIN_S`.
         """
         begin = {root.location: partial(_open, root) for root in roots}
         return self._kept("below", begin, within_s)
@@ -96,26 +104,47 @@ class QueryListing:
             return last
         # Who comes while somebody looks waits for the same look.
         look = POOL.submit("listing", partial(self._look, key, begin), ("listing", key))
-        wait([look], within_s if last is None else min(within_s, REFRESHED_WITHIN_S))
+        # What it has not found by its own deadline it tells itself, with all the others.
+        first_s = within_s + COLLECTED_WITHIN_S
+        wait([look], first_s if last is None else min(within_s, REFRESHED_WITHIN_S))
         found = self._last.get(key)
         return found or Listing(errors=dict.fromkeys(begin, _SILENT))
 
     def _look(self, key: tuple[str, ...], begin: Mapping[str, Callable[[], _Found]]) -> None:
         until_s = time.monotonic() + LISTED_WITHIN_S
-        last = self._last.get(key, Listing())
-        search = _Search(until_s, last, FOLDERS_MAX * len(begin), list(begin))
+        with self._lock:
+            known = dict(self._known)
+        search = _Search(until_s, known, FOLDERS_MAX * len(begin), list(begin))
         for location, look in begin.items():
             search.ask(location, look)
         found = search.finish()
+        tops = {location.rstrip("/") for location in begin}
         with self._lock:
+            for location in known:
+                if not tops.isdisjoint(_upwards(location)):
+                    self._known.pop(location, None)  # found again, or gone
+            self._known.update(found.queries)
+            _shorten(self._known, _KNOWN_MAX)
             self._last.pop(key, None)
             self._last[key] = found
-            while len(self._last) > _KEPT_MAX:  # queries come and go: each set of them is a key
-                del self._last[next(iter(self._last))]
+            _shorten(self._last, _KEPT_MAX)  # queries come and go: each set of them is a key
 
 
 LISTING = QueryListing()
 """That of this process."""
+
+
+def _upwards(location: str) -> Iterator[str]:
+    """A location, and the folders that it is in."""
+    while location:
+        yield location
+        location = location.rpartition("/")[0]
+
+
+def _shorten(kept: dict[Any, Any], most: int) -> None:
+    """Forget what was put in first."""
+    for key in list(islice(kept, max(0, len(kept) - most))):
+        del kept[key]
 
 
 def _glance(location: str) -> _Found:
@@ -152,17 +181,22 @@ class _Search:
     """Looks that are under way, and what they have found.
 
     :param until_s: no look is waited for any longer, monotonic.
-    :param last: what is shown of those that do not answer.
+    :param known: what is shown of those that do not answer.
     :param folders_max: so many are looked into.
     :param tops: where the search begins.
     """
 
     def __init__(
-        self, until_s: float, last: Listing, folders_max: int, tops: Sequence[str]
+        self,
+        until_s: float,
+        known: Mapping[str, QueryOverview],
+        folders_max: int,
+        tops: Sequence[str],
     ) -> None:
-        self._until_s, self._last, self._folders_max = until_s, last, folders_max
+        self._until_s, self._known, self._folders_max = until_s, known, folders_max
         self._tops = tops
         self._asked: dict[Future[_Found], str] = {}
+        self._dark: set[str] = set()
         self._folders = 0
         self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
         self._found = Listing()
@@ -191,6 +225,10 @@ class _Search:
                 break
             if look in self._asked:  # else it was asked for twice
                 self._take(self._asked.pop(look), look)
+        if self._dark:
+            for location, overview in self._known.items():
+                if not self._dark.isdisjoint(_upwards(location)):
+                    self._found.queries.setdefault(location, overview)
         return replace(self._found, looked_at_s=time.monotonic())
 
     def _take(self, location: str, look: Future[_Found]) -> None:
@@ -215,13 +253,9 @@ class _Search:
             if not look.running():
                 look.cancel()
             self._fail(location, _SILENT)
-            for known, overview in self._last.queries.items():
-                if known.startswith(f"{location}/"):
-                    self._found.queries.setdefault(known, overview)
 
     def _fail(self, location: str, error: str) -> None:
         with suppress(ContinuousError):  # what is no location has no connection
             CheckpointLocation.parse(location).look_up_again()
         self._found.errors[location] = error
-        if location in self._last.queries:
-            self._found.queries[location] = self._last.queries[location]
+        self._dark.add(location.rstrip("/"))

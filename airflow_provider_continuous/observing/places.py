@@ -17,7 +17,10 @@ def place_of(url: str) -> str:
 
     Nothing of the place itself is looked at, and no link is followed: that could hang.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""  # of what is no URL: whoever opens it says so, and nothing hangs
     if parts.scheme not in ("", "file", "local"):
         return f"{parts.scheme}://{parts.netloc}"
     path = os.path.normpath(parts.path) + "/"

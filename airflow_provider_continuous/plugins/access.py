@@ -1,9 +1,10 @@
 """Who may see a query, and who may act on it: as Airflow's auth manager says about its DAGs.
 
-A query with owners, tasks that have started it, is seen by whoever may see one of their DAGs. Its
-records and its log are shown, and it is acted on, as the logs and the task instances of that DAG
-are. Of a query that only a root holds Airflow knows no DAG: it is seen by whoever may see Airflow's
-jobs, and everything else needs the right to edit all DAGs.
+A query with owners, tasks that have told of it, is seen by whoever may see one of their DAGs. Its
+records and its log are shown, and it is acted on, as the logs and the task instances of all of
+their DAGs are: one more that tells of it, which any DAG can, gives nobody a right. Of a query that
+only a root holds Airflow knows no DAG: it is seen by whoever may see Airflow's jobs, and everything
+else needs the right to edit all DAGs.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class Viewer:
         return bool(self._manager.is_authorized_view(access_view=AccessView.JOBS, user=self._user))
 
     def seen(self, queries: Iterable[KnownQuery]) -> list[KnownQuery]:
-        """Return those that the person may see, each with the tasks of those DAGs alone."""
+        """Return those that the person may see, each with the tasks of DAGs that they may see."""
         visible = self._manager.get_authorized_dag_ids(user=self._user)
         jobs = self.sees_roots
         found = []
         for query in queries:
             owners = tuple(each for each in query.owners if each.dag_id in visible)
             if owners if query.owners else jobs:
-                found.append(replace(query, owners=owners))
+                hides = len(owners) < len(query.owners)
+                found.append(replace(query, owners=owners, hides_owners=hides))
         return found
 
     def may_read_logs(self, query: KnownQuery) -> bool:
@@ -63,7 +65,7 @@ class Viewer:
     def _may(self, query: KnownQuery, method: Any, entity: DagAccessEntity) -> bool:
         if not query.owners:
             return self._manager.is_authorized_dag(method="PUT", user=self._user)
-        return any(
+        return not query.hides_owners and all(
             self._manager.is_authorized_dag(
                 method=method, access_entity=entity, details=_details(dag_id), user=self._user
             )

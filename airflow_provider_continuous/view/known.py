@@ -33,10 +33,13 @@ class Owner:
 
 @dataclass(frozen=True)
 class KnownQuery:
-    """:param owners: the newest first; none of a query that only a root holds."""
+    """:param owners: the newest first; none of a query that only a root holds.
+    :param hides_owners: there are others, whose DAGs the person who asks may not see.
+    """
 
     location: str
     owners: tuple[Owner, ...] = ()
+    hides_owners: bool = False
 
     def open(self) -> Checkpoint:
         """Open its checkpoint.

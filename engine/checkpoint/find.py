@@ -151,8 +151,8 @@ def _holds_logs(name: str, beside: Collection[str]) -> bool:
 def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     import fsspec
 
-    refuse_one_slash(location)
     try:
+        refuse_one_slash(location)
         fs, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
     except (ImportError, ValueError) as exc:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -204,6 +205,65 @@ def test_what_does_not_answer_is_shown_as_it_was_seen_last(
     assert again.queries.keys() == first.queries.keys()
     assert again.queries[late] is first.queries[late]
     assert again.errors == {late: "It has not answered in time."}
+
+
+def test_who_hangs_darkens_only_itself_in_the_very_first_list(
+    tmp_path: Path, hung: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for the list waits no shorter than the look that makes it."""
+    write_queries(tmp_path, 3)
+    monkeypatch.setattr(listing, "LISTED_WITHIN_S", 1.0)
+    whole = listing._Search.finish
+
+    def late(search: Any) -> Any:
+        found = whole(search)
+        time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(listing._Search, "finish", late)
+    found = QueryListing().below([Root(str(tmp_path))], 1.0)
+    assert (len(found.queries), list(found.errors)) == (3, [str(hung)])
+
+
+def test_one_more_query_makes_nothing_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_queries(tmp_path, 2)
+    one, other = (f"{tmp_path}/query-000{number}" for number in range(2))
+    made = QueryListing()
+    first = made.at([one], WAIT_S).queries[one]
+    monkeypatch.setattr(Checkpoint, "glance", broken_for("query-0000", Checkpoint.glance))
+    shown = made.at([one, other], WAIT_S)
+    assert shown.queries.keys() == {one, other}
+    assert shown.queries[one] is first
+    assert shown.errors.keys() == {one}
+
+
+def test_a_root_that_fails_shows_its_queries_as_they_were_and_none_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+    write_queries(tmp_path, 2)
+    made, root = QueryListing(), Root(str(tmp_path))
+    assert len(made.below([root], WAIT_S).queries) == 2
+    shutil.rmtree(tmp_path / "query-0001")
+    assert len(made.below([root], WAIT_S).queries) == 1
+    monkeypatch.setattr(Checkpoint, "glance", broken_for(tmp_path.name, Checkpoint.glance))
+    shown = made.below([root], WAIT_S)
+    assert list(shown.queries) == [f"{tmp_path}/query-0000"]
+    assert list(shown.errors) == [str(tmp_path)]
+
+
+def broken_for(end: str, whole: Callable[[Checkpoint], Any]) -> Callable[[Checkpoint], Any]:
+    """A look that fails where the name of the folder is this one."""
+
+    def glance(checkpoint: Checkpoint) -> Any:
+        if checkpoint.url.rstrip("/").endswith(end):
+            raise OSError("the storage is away")
+        return whole(checkpoint)
+
+    return glance
 
 
 def test_a_query_that_is_lost_is_one_read_as_well(tmp_path: Path, calls: list[str]) -> None:

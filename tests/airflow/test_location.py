@@ -57,6 +57,12 @@ def test_parse(text: object, conn_id: str | None, expected: CheckpointLocation) 
     assert CheckpointLocation.parse(expected.text) == expected
 
 
+@pytest.mark.parametrize("text", ["s3://[x", "s3://a]b/c", "/tmp/\0x", "/tmp/\ud800"])
+def test_what_is_no_path_and_no_url_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no path and no URL"):
+        CheckpointLocation.parse(text)
+
+
 def test_a_name_is_a_folder_in_the_checkpoint_root(connection: Callable[..., None]) -> None:
     extra = {"checkpoint-root": "s3://store@bucket/checkpoints/"}
     connection("continuous_default", "continuous", extra=extra)

@@ -121,6 +121,27 @@ def test_records_and_logs_are_those_of_the_dag(viewer: Viewer, manager: Manager)
     assert viewer.may_act(KnownQuery("/data/lost"))
 
 
+def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
+    client: TestClient, running: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any DAG may push the XCom by which a query is known."""
+    owners = [
+        Owner(dag_id, "run", "manual", -1, running.location, at_ms)
+        for at_ms, dag_id in enumerate(("hidden", "edited"))
+    ]
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
+    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+    at = {"at": running.location}
+
+    shown = client.get("/query.json", params=at).json()
+    assert (shown["state"], shown["letters"], shown["log"]) == ("RUNNING", None, None)
+    refused = client.post("/act/stop", params=at, json={}, headers=HEADER)
+    assert refused.status_code == 403
+    assert running.checkpoint.requests.pending("run-1") is None
+    monkeypatch.setattr(queries, "told_owners", lambda: owners[1:])
+    assert client.post("/act/stop", params=at, json={}, headers=HEADER).status_code == 200
+
+
 def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:
     known("hidden")
 

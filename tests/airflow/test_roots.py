@@ -16,6 +16,7 @@ from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, 
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.query_state import QueryState
+from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
 pytestmark = pytest.mark.usefixtures("patient_lists")
@@ -139,6 +140,22 @@ def test_trouble_comes_first_and_what_cannot_be_read_is_told(tmp_path: Path) -> 
 
 def owner(location: str, dag_id: str = "dag", at_ms: int = 1, task_id: str = "run") -> Owner:
     return Owner(dag_id, task_id, f"run at {at_ms}", -1, location, at_ms)
+
+
+@pytest.mark.parametrize("odd", ["s3://[x", "/tmp/\0x", "\ud800", "x" * 5000, "memory://x/y"])
+def test_an_odd_location_darkens_nothing_else(tmp_path: Path, odd: str) -> None:
+    """Anybody may push such an XCom, or write it into a connection."""
+    live = LiveCheckpoint(tmp_path / "orders")
+    live.commit(0)
+    roots = [Root(odd), Root(str(tmp_path))]
+    owners = [owner(odd), owner(live.location)]
+
+    shown = all_queries(roots, owners)
+    assert [query["checkpoint_location"] for query in shown["queries"]] == [live.location]
+    assert {each["location"] for each in shown["problems"]} <= {odd}
+    assert find_one(roots, owners, live.location).owners == (owners[1],)
+    with pytest.raises(ConfigError):
+        find_one(roots, owners, odd)
 
 
 def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_path: Path) -> None:

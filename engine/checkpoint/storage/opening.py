@@ -27,7 +27,15 @@ def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> 
     text = str(url).strip()
     if not text:
         raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        if "\0" in text:
+            raise ValueError("there is a NUL in it")
+    except ValueError as exc:
+        raise ConfigError(
+            f"The checkpoint location {text!r} is no path and no URL: {exc}.",
+            hint="Give a folder or a URL.",
+        ) from None
     if parts.scheme in ("", "file", "local"):
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(
