@@ -49,20 +49,23 @@ class Listing:
     :param queries: by location.
     :param errors: by location: of a query, or of a folder that cannot be listed. A query can be in
         both: then this is why it is shown as it was seen earlier.
+    :param absent: roots that are not there: nothing was ever written to them.
     :param looked_at_s: when, by the monotonic clock, which nobody sets.
     """
 
     queries: dict[str, QueryOverview] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
     looked_at_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What a look at one folder shows: a query, or folders to look into."""
+    """What a look at one folder shows: a query, or folders to look into; or it is not there."""
 
     query: QueryOverview | None = None
     folders: tuple[tuple[str, Callable[[], _Found]], ...] = ()
+    is_absent: bool = False
 
 
 class QueryListing:
@@ -171,6 +174,8 @@ def _visit(root: Root, location: str, folder: Folder) -> _Found:
     below = folder.below()
     if below is None:
         return _Found(overview_of(checkpoint.look(), location))
+    if not folder.depth and not below and not folder.exists():
+        return _Found(is_absent=True)
     if folder.depth >= DEPTH_MAX:
         return _Found()
     within = [(f"{location}/{each.name}", each) for each in below]
@@ -243,6 +248,8 @@ class _Search:
         except Exception as error:  # one that is broken darkens nobody else
             self._fail(location, redact(f"{type(error).__name__}: {error}"))
         else:
+            if found.is_absent:
+                self._found.absent.append(location)
             if found.query is not None:
                 self._found.queries[location] = found.query
             for below, look_there in found.folders:

@@ -57,7 +57,7 @@ def add_actions(
             raise HTTPException(403, f"Another site has asked, or the header {HEADER} is missing.")
         query = visible(person, at)
         if not person.may_act(query):
-            raise HTTPException(403, "You may not edit all the DAGs whose tasks have told of this query.")
+            raise HTTPException(403, "You may not edit all DAGs that have told of this query.")
         if action not in _ACTIONS:
             raise HTTPException(404, f"There is no action {action!r}.")
         try:

@@ -92,6 +92,7 @@ def create_app() -> FastAPI:
             request,
             all=rows,
             roots=listing["roots"],
+            absent=listing["absent_roots"],
             counts={group: groups.count(group) for group in groups},
             states=sorted({row["state"] for row in rows}),
             dags=sorted(dags),
@@ -151,7 +152,7 @@ def _listing(person: Viewer) -> dict[str, Any]:
     listing = look_at_all(person.seen)
     if not person.sees_roots:
         told = [problem for problem in listing["problems"] if problem.get("owners")]
-        listing = {**listing, "roots": [], "problems": told}
+        listing = {**listing, "roots": [], "absent_roots": [], "problems": told}
     return listing
 
 

@@ -59,8 +59,9 @@ def all_queries(
 
     :param owners: which tasks have told of which.
     :param seen: picks those that are to be shown, and of their tasks those that are to be named.
-    :return: ``{roots, queries, problems}``; a problem is a root or a checkpoint that cannot be
-        read, ``{location, error}``.
+    :return: ``{roots, absent_roots, queries, problems}``; roots are absent to which nothing was
+        ever written; a problem is ``{location, error}`` of a root or a checkpoint that cannot be
+        read.
     """
     below = LISTING.below(roots)
     known = known_queries(below.queries, owners)
@@ -75,6 +76,7 @@ def all_queries(
     ]
     return {
         "roots": [root.location for root in roots],
+        "absent_roots": below.absent,
         "queries": sorted(queries, key=lambda query: (rank(query["state"]), query["name"])),
         "problems": [
             {"location": location, "error": error, "owners": whose.get(location, [])}

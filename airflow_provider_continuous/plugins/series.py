@@ -27,8 +27,8 @@ _CHARTS: Final = {
     "commit_ms": "commit_duration",
     "state_bytes": "state_bytes",
     "state_rows": "state_rows",
-    "bad": "bad_records",
-    "late": "late_records",
+    "bad": "bad_records_per_second",
+    "late": "late_records_per_second",
 }
 _PAUSE_MS: Final = 10_000
 """So long no epoch is open before it counts as a pause, or for three points if they are longer."""

@@ -43,7 +43,8 @@ class CheckpointStatus:
         if there was none.
     :param error: why that run failed.
     :param application: Spark's application id; ``application_url`` is where its web page is.
-    :param message: what the run does now, in words; None of one that is over.
+    :param message: what the run does now, in words; of one that is lost, which process it was and
+        when it was heard last; None of one that has ended.
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
         ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
         ``failing_since_ms`` when the first of its failures was since it has last committed.
@@ -188,10 +189,13 @@ class Checkpoint(CheckpointFolder):
         if found is not None and found.is_sure:
             return found
         status = self.status()
-        return QueryLook(status, summarize(self, status.epoch))
+        told = summarize(self, status.epoch)
+        heard_ms = status.heartbeat_at_ms
+        return QueryLook(status, told if heard_ms is None else told.as_of(heard_ms))
 
     def _with_holder(self, status: CheckpointStatus, holder: LeaseRecord) -> CheckpointStatus:
         state = holder.observed_state(self._clock.now_ms())
+        message = None if state.is_over else holder.message
         return replace(
             status,
             state=state,
@@ -204,7 +208,7 @@ class Checkpoint(CheckpointFolder):
             application_url=holder.application_url,
             heartbeat_at_ms=holder.heartbeat_at_ms,
             started_at_ms=holder.started_at_ms,
-            message=None if state.is_over else holder.message,
+            message=holder.silence if state is QueryState.LOST else message,
             restarts=holder.restarts,
             last_error=holder.last_error,
             next_attempt_at_ms=holder.next_attempt_at_ms,

@@ -114,6 +114,16 @@ class Folder:
         """The checkpoint that may be in it."""
         return Checkpoint(f"{self.top.rstrip('/')}/{self.relative}", self.storage_options)
 
+    def exists(self) -> bool:
+        """Whether it is there; in an object store, whether anything is below it.
+
+        :raises CheckpointError: the storage does not answer.
+        """
+        try:
+            return bool(self.fs.exists(self.path))
+        except Exception as exc:
+            raise _cannot_list(self.top, exc) from exc
+
     def below(self) -> list[Folder] | None:
         """The folders in it, without those of logs; None: it is a checkpoint. Told by the names in
         it, with one listing.
@@ -122,9 +132,11 @@ class Folder:
         """
         try:
             listing = self.fs.ls(self.path, detail=True)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return []  # removed since it was listed, or none of our business
+        except FileNotFoundError:
+            return []  # removed since it was listed, or not there yet
         except Exception as exc:
+            if self.depth and isinstance(exc, (NotADirectoryError, PermissionError)):
+                return []  # none of our business; but where the search began, it is
             raise _cannot_list(self.top, exc) from exc
         kinds = {
             str(entry["name"]).rstrip("/").rpartition("/")[2]: entry["type"] for entry in listing

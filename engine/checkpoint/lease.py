@@ -41,6 +41,7 @@ from typing import Any
 from engine.base.clock import Clock, SystemClock
 from engine.base.failpoints import reach
 from engine.base.json_text import dump, load_object
+from engine.base.moments import iso_timestamp
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.process import Process
@@ -115,6 +116,14 @@ class LeaseRecord:
         """The state, or LOST if the run says that it goes on, and does not."""
         lost = self.state.is_active and not self.is_alive(now_ms)
         return QueryState.LOST if lost else self.state
+
+    @property
+    def silence(self) -> str:
+        """What is known of a run that is lost: which process it was, and when it was heard last."""
+        process = f"process {self.pid} on {self.host}"
+        heard = iso_timestamp(self.heartbeat_at_ms)
+        gone = " and is gone" if self.process.is_running() is False else ""
+        return f"{process} has said nothing since {heard}{gone}"
 
     def serialize(self) -> bytes:
         """One line of JSON."""
@@ -200,7 +209,12 @@ def _read(storage: Storage, name: str) -> LeaseRecord | None:
 
 
 class Lease:
-    """A run's hold on a checkpoint. Made by :meth:`acquire`; safe to use from several threads."""
+    """A run's hold on a checkpoint. Made by :meth:`acquire`; safe to use from several threads.
+
+    :ivar succeeds: the run that held it before, if that died or fell silent without releasing it.
+    """
+
+    succeeds: LeaseRecord | None = None
 
     def __init__(self, storage: Storage, record: LeaseRecord, clock: Clock) -> None:
         self._storage = storage
@@ -281,6 +295,8 @@ class Lease:
             checkpoint.requests.clear_for(run_id, None if lost is None else lost.run_id, present)
         lease = cls(storage, record, clock)
         lease._seen_s = seen_s
+        if holder is not None and not own and holder.state.is_active:
+            lease.succeeds = holder
         lease._write(record)
         return lease
 

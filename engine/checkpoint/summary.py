@@ -3,7 +3,8 @@
 A run replaces its lease with each heartbeat (``leaseHeartbeatMs``), half of that after a commit at
 the latest, and when it ends; so the summary costs no request of its own, and nothing waits for it.
 Who runs the query, and how, is told by the lease's own fields; under ``summary`` stands what is
-known of the last committed epoch::
+known of the last committed epoch, ``lag`` as of the heartbeat, and ``rows_per_second`` 0 once
+nothing has been committed for long (:meth:`Summary.as_of`)::
 
     {"run_id":"...","generation":3,"state":"RUNNING","epoch":7,...,
      "summary":{"query_id":"...","name":"orders","epoch":7,"committed_at_ms":1795174660561,
@@ -19,14 +20,18 @@ reports tell the same, with more reads (:func:`summarize`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.checkpoint.watermark import event_watermark_ms
 from engine.history.measures import lag_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.folder import CheckpointFolder
+
+
+QUIET_MS: Final = 10_000
+"""So long nothing is committed before the rate is 0, or for three epochs if they are longer."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Summary:
     :param epoch: -1 before the first.
     :param committed_at_ms: when it was committed, since 1970.
     :param rows: how many were read in it; ``rows_written`` to the sink.
-    :param rows_per_second: read in it, per second.
+    :param rows_per_second: read in it, per second; see :meth:`as_of`.
     :param bad_records: how many it left out.
     :param latency_p50_ms: from a record's return by the reader until the writer has taken it, in
         milliseconds; likewise ``latency_p99_ms`` and ``latency_max_ms``.
@@ -61,6 +66,18 @@ class Summary:
     commit_ms: float | None = None
     lag: int | None = None
     watermark_ms: int | None = None
+
+    def as_of(self, now_ms: int) -> Summary:
+        """The same later, with a rate of 0 if nothing was committed for long: nothing came, or it
+        does not get on.
+
+        :param now_ms: by the clock of the run's machine, as ``committed_at_ms`` is.
+        """
+        if not self.rows_per_second or self.committed_at_ms is None:
+            return self
+        lasted_ms = (self.rows or 0) / self.rows_per_second * 1000
+        is_quiet = now_ms - self.committed_at_ms > max(QUIET_MS, 3 * lasted_ms)
+        return replace(self, rows_per_second=0.0) if is_quiet else self
 
     @classmethod
     def from_json(cls, given: Any) -> Summary | None:

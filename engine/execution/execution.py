@@ -29,7 +29,7 @@ from engine.execution.ending import EndRequest
 from engine.execution.epoch_report import count_epoch, epoch_report, written_latency
 from engine.execution.health import Stall
 from engine.execution.kept_reports import KeptReports
-from engine.execution.lag import has_reached, lags
+from engine.execution.lag import has_reached, lags, total_lag
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
@@ -130,6 +130,8 @@ class ContinuousExecution:
             attempt = self._new_attempt()
             try:
                 attempt.recover()
+                if attempt.lease and (lost := attempt.lease.succeeds):
+                    self._kept.history.mark("lost", lost.silence, lost.heartbeat_at_ms)
                 self._kept.history.mark("started", _where(self.committed_epoch))
             except BaseException as exc:
                 attempt.release(QueryState.FAILED, _as_continuous_error(exc))
@@ -161,7 +163,7 @@ class ContinuousExecution:
             "last_error": None if self.last_error is None else str(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
             "failing_since_ms": self.failing_since_ms,
-            "summary": self._summary.look(),
+            "summary": self._summary.look(self._clock.now_ms(), total_lag(self.lag)),
         }
 
     # -- running --------------------------------------------------------------------------------

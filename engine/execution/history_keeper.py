@@ -58,9 +58,13 @@ class HistoryKeeper:
             self._stored.last = str(report["runId"]), int(report["batchId"])
         self._save_if_due(WRITE_EVERY_S)
 
-    def mark(self, kind: str, reason: object) -> None:
-        """Take up what has happened to the query, see :class:`~engine.history.folding.Mark`."""
-        now_ms, text = self._clock.now_ms(), " ".join(str(reason).split())
+    def mark(self, kind: str, reason: object, at_ms: int | None = None) -> None:
+        """Take up what has happened to the query, see :class:`~engine.history.folding.Mark`.
+
+        :param at_ms: when, since 1970; None: now.
+        """
+        now_ms = self._clock.now_ms() if at_ms is None else at_ms
+        text = " ".join(str(reason).split())
         if len(text) > _REASON_CHARACTERS:
             text = f"{text[:_REASON_CHARACTERS]}..."
         with self._lock:

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.errors import ConfigError
 from engine.execution.definition import StreamBinding
-from engine.progress.report import StreamProgress
+from engine.progress.report import StreamProgress, numbers_of
 from engine.sources.contract import DataSourceContinuousReader, Offset
 from engine.sources.offset_order import lag_of, reached
 from engine.wire.messages import EpochCommitMessage
@@ -42,6 +42,12 @@ def lags(streams: Sequence[StreamBinding], committed: Sequence[Offset]) -> list[
         _lag(offset, stream.reader.knownEnd())
         for offset, stream in zip(offsets, streams, strict=True)
     ]
+
+
+def total_lag(lags: Sequence[Any]) -> int | None:
+    """Of all partitions of all streams that know where they end; None if none does."""
+    known = [sum(numbers_of(lag)) for lag in lags if lag is not None]
+    return round(sum(known)) if known else None
 
 
 def has_reached(reader: DataSourceContinuousReader, committed: Offset, wanted: Offset) -> bool:

@@ -53,9 +53,19 @@ class SummaryKeeper:
             self._summary, self._goes_on_from = summary, None
         self.news.set()
 
-    def look(self) -> Summary | None:
+    def look(self, now_ms: int, lag: int | None) -> Summary | None:
         """The summary; None before it is known what the query goes on from, or while the checkpoint
-        cannot be read: a heartbeat does not fail of that."""
+        cannot be read: a heartbeat does not fail of that.
+
+        :param lag: how far the query is behind now; None: it is not known.
+        """
+        summary = self._found()
+        if summary is None:
+            return None
+        summary = summary.as_of(now_ms)
+        return summary if lag is None else replace(summary, lag=lag)
+
+    def _found(self) -> Summary | None:
         with self._lock:
             summary, epoch = self._summary, self._goes_on_from
         if epoch is None:

@@ -16,8 +16,8 @@ Number = float | int | None
 class Series:
     """One value per point.
 
-    :param unit: of the values: ``rows/s``, ``rows``, ``records``, ``offsets``, ``bytes``, ``ms``,
-        ``epochs`` or ``restarts``.
+    :param unit: of the values: ``rows/s``, ``records/s``, ``rows``, ``records``, ``offsets``,
+        ``bytes``, ``ms``, ``epochs`` or ``restarts``.
     :param values: None where it is not known, or nothing was measured.
     """
 
@@ -81,6 +81,8 @@ SERIES: Final[Mapping[str, tuple[str, Callable[[Measures], Number]]]] = {
     "state_rows": ("rows", lambda m: m.state_rows),
     "state_bytes": ("bytes", lambda m: m.state_bytes),
     "bad_records": ("records", lambda m: m.bad_records),
+    "bad_records_per_second": ("records/s", lambda m: _rate(m.bad_records, m)),
+    "late_records_per_second": ("records/s", lambda m: _rate(m.late_records, m)),
     "late_records": ("records", lambda m: m.late_records),
     "restarts": ("restarts", lambda m: m.restarts),
 }

@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from engine.base.moments import iso_timestamp
@@ -24,6 +26,7 @@ from engine.sinks.epoch_context import EpochContext
 if TYPE_CHECKING:
     from engine.task.spec import TaskSpec
 
+logger = logging.getLogger(__name__)
 TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)
 SETTING: Final = "spark.continuous.logFormat"
@@ -69,6 +72,7 @@ class JsonFormatter(logging.Formatter):
 
 def log_as_json(stream: TextIO, fields: Callable[[], Mapping[str, Any]] = dict) -> JsonFormatter:
     """Let this process log as JSON from now on, in place of what it did; again: with other fields.
+    Likewise what Python writes by itself: warnings, and errors that nobody has caught.
 
     :returns: what each line is made by.
     """
@@ -76,7 +80,29 @@ def log_as_json(stream: TextIO, fields: Callable[[], Mapping[str, Any]] = dict) 
     formatter = JsonFormatter(fields)
     handler.setFormatter(formatter)
     logging.getLogger().handlers[:] = [handler]
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_of_thread
     return formatter
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, Exception):
+        text = f"{kind.__name__}: {error}"
+        logger.critical("nobody has caught %s", text, exc_info=(kind, error, trace))
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+def _log_uncaught_of_thread(given: threading.ExceptHookArgs) -> None:
+    if given.exc_value is not None and not issubclass(given.exc_type, SystemExit):
+        name = "a thread" if given.thread is None else given.thread.name
+        error = given.exc_value
+        about = (given.exc_type, error, given.exc_traceback)
+        text = f"{given.exc_type.__name__}: {error}"
+        logger.error("nobody has caught, in %s, %s", name, text, exc_info=about)
 
 
 def logs_json() -> bool:

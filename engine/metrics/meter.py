@@ -29,6 +29,7 @@ class Look:
     :param lags: of each stream by partition, in the shape of its offset; None for one that has not
         looked where it ends.
     :param sources: what each stream reads.
+    :param commit_interval_ms: see the metric of that name.
     """
 
     state: str
@@ -45,6 +46,7 @@ class Look:
     lags: Sequence[Any] = ()
     sources: Sequence[str] = ()
     sink: str = ""
+    commit_interval_ms: int | None = None
 
 
 class QueryMeter:

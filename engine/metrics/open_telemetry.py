@@ -61,8 +61,9 @@ def instrument_name(metric: Metric) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """A count of things has their name in braces."""
-    return _UNITS.get(metric.unit) or (f"{{{metric.unit}}}" if metric.unit else "1")
+    """A count of things has their name in braces; a number of nothing has none, for ``1`` would be
+    that of a ratio."""
+    return _UNITS.get(metric.unit) or (f"{{{metric.unit}}}" if metric.unit else "")
 
 
 class _Sender:

@@ -123,6 +123,12 @@ METRICS: Final = (
         values.one(lambda _, totals: values.seconds(totals.committed_ms or None)),
     ),
     Metric(
+        *("continuous_commit_interval_seconds", _G, "seconds"),
+        "So long it is at most from one commit to the next while all is well: the trigger's "
+        "interval, or option emptyEpochInterval if that is longer.",
+        values.one(lambda look, _: values.seconds(look.commit_interval_ms)),
+    ),
+    Metric(
         *("continuous_restarts_total", _C, "restarts"),
         "Restarts in place.",
         values.one(lambda look, _: look.restarts),

@@ -171,8 +171,8 @@ def epoch_progress(
                 "numInputRows": stream.rows,
                 **rates(stream.rows),
                 "lag": _told(stream.lag),
-                "lagTotal": None if stream.lag is None else sum(_numbers(stream.lag)),
-                "metrics": _behind(list(_numbers(stream.lag))),
+                "lagTotal": None if stream.lag is None else sum(numbers_of(stream.lag)),
+                "metrics": _behind(list(numbers_of(stream.lag))),
             }
             for stream in streams
         ],
@@ -212,10 +212,11 @@ def _behind(lags: Sequence[int]) -> dict[str, str]:
     return {f"{name}OffsetsBehindLatest": str(value) for name, value in told.items()}
 
 
-def _numbers(lag: Any) -> Iterator[int]:
+def numbers_of(lag: Any) -> Iterator[int]:
+    """Of a lag in the shape of its offset, that of each partition."""
     if isinstance(lag, dict):
         for each in lag.values():
-            yield from _numbers(each)
+            yield from numbers_of(each)
     elif lag is not None:
         yield lag
 

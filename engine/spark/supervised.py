@@ -112,6 +112,8 @@ class SparkExecution:
         except BaseException as exc:
             self._release(exc)
             raise
+        if (before := self._lease.succeeds) is not None:
+            self._history.mark("lost", before.silence, before.heartbeat_at_ms)
         self._history.mark("started", "by Spark")
         with self._lock:
             self._query = query

@@ -113,6 +113,7 @@ def test_checkpoints_without_a_summary_are_found_in_folders_of_folders(tmp_path:
         "old": QueryState.RUNNING,
     }
     assert found.errors == {}
+    assert found.absent == [str(tmp_path / "not-there")]
 
 
 def test_a_link_out_of_the_root_leads_nowhere(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_who_hangs_darkens_only_itself_in_the_very_first_list(
 
     def late(search: Any) -> Any:
         found = whole(search)
-        time.sleep(0.2)
+        threading.Event().wait(0.2)
         return found
 
     monkeypatch.setattr(listing._Search, "finish", late)

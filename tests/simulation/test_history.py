@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine.checkpoint.history_file import HistoryFile
+from engine.checkpoint.lease import Lease, LeaseRecord
 from engine.checkpoint.query_history import history
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
@@ -18,6 +20,8 @@ from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
 
 LONG_S = 600
+NOBODY = 2**31 - 1
+"""No process has this number."""
 
 
 def kept(story: Story, name: str) -> int:
@@ -66,6 +70,24 @@ def test_a_failure_is_told(story: Story) -> None:
     kind, reason = marks(story)[-1]
     assert kind == "failed"
     assert "the wire is cut" in reason
+
+
+def test_whoever_takes_over_from_one_that_died_marks_its_loss(story: Story) -> None:
+    lease = Lease.acquire(story.checkpoint, run_id="run-1")
+    lease.heartbeat(state=QueryState.RUNNING)
+    for name in ("control/lease", f"control/generations/{lease.generation}"):
+        record = LeaseRecord.deserialize(story.checkpoint.storage.read(name))
+        dead = replace(record, pid=NOBODY, heartbeat_at_ms=1_795_174_660_561)
+        story.checkpoint.storage.replace(name, dead.serialize())
+
+    query = story.start()
+    assert query.drain(WAIT_S)
+
+    (kind, reason), *others = marks(story)
+    assert kind == "lost"
+    assert reason.startswith(f"process {NOBODY} on {lease.record.host} has said nothing")
+    assert reason.endswith("since 2026-11-20T11:37:40.561Z and is gone")
+    assert [each for each, _ in others] == ["started", "stopped"]
 
 
 def test_other_partitions_are_a_mark(story: Story) -> None:

@@ -20,7 +20,7 @@ from engine.execution.epoch_report import count_epoch
 from engine.metrics import open_telemetry, prometheus
 from engine.metrics.meter import Look, QueryMeter
 from engine.metrics.publishing import LOOPBACK, metered
-from engine.metrics.table import METRICS
+from engine.metrics.table import METRICS, Kind, Metric
 from engine.metrics.values import PARTITIONS_MAX, STATES
 from engine.progress.counters import EpochCounters
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts, epoch_progress
@@ -286,6 +286,18 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "orders")
     yield made
     made.close()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_what_a_collector_makes_of_it_for_prometheus_is_the_same_name(metric: Metric) -> None:
+    """By the rules of OpenTelemetry's compatibility with Prometheus."""
+    unit = open_telemetry._unit(metric)
+    name = open_telemetry.instrument_name(metric).replace(".", "_")
+    suffix = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}.get(unit, "")
+    assert suffix or not unit or unit.startswith("{")
+    name += suffix if not name.endswith(suffix) else ""
+    name += "_total" if metric.kind is Kind.COUNTER else ""
+    assert name == metric.name
 
 
 def test_open_telemetry_gets_the_same(

@@ -91,6 +91,7 @@ def everything() -> Iterator[tuple[QueryMeter, tuple[str, int]]]:
         [{"0": 5, "1": 7}],
         ["kafka"],
         "delta",
+        commit_interval_ms=1_000,
     )
     address = prometheus.serve(meter, LOOPBACK, ANY_PORT)
     commit(meter, 1_000)
@@ -208,28 +209,76 @@ def test_a_query_that_is_restarted_again_and_again_is_told(
     series: dict[str, str], fires: bool, tmp_path: Path
 ) -> None:
     assert TOOL is not None
+    alerts(tmp_path, "ContinuousQueryRestarts", series, "11m", fires)
+
+
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        ({"last_commit_timestamp_seconds": "0+15x47", "commit_interval_seconds": "1x47"}, False),
+        ({"last_commit_timestamp_seconds": "0x47", "commit_interval_seconds": "1x47"}, True),
+        ({"last_commit_timestamp_seconds": "0x47", "commit_interval_seconds": "600x47"}, False),
+    ],
+)
+def test_a_query_that_commits_nothing_is_told(
+    series: dict[str, str], fires: bool, tmp_path: Path
+) -> None:
+    """Whatever its state is: one that does not get on is STALLED at last."""
+    alerts(tmp_path, "ContinuousQueryCommitsNothing", series, "11m", fires)
+
+
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        ({"RUNNING": "1x23 0x24", "STALLED": "0x23 1x24"}, True),
+        ({"RUNNING": "1x47", "last_commit_timestamp_seconds": "_x20 1x27"}, False),
+        ({"STANDBY": "1x47", "RUNNING": "0x47"}, False),
+        ({"RUNNING": "1x47", "commit_interval_seconds": "3600x47"}, False),
+    ],
+)
+def test_a_query_that_has_never_committed_is_told(
+    series: dict[str, str], fires: bool, tmp_path: Path
+) -> None:
+    alerts(tmp_path, "ContinuousQueryHasNeverCommitted", series, "11m", fires)
+
+
+def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool) -> None:
+    """Ask promtool whether a rule fires.
+
+    :param series: metric without ``continuous_``, or a state, and its values each 15 seconds.
+    """
+    assert TOOL is not None
+    given = [
+        {
+            "series": f'continuous_query_state{{query="orders",state="{metric}"}}'
+            if metric.isupper()
+            else f'continuous_{metric}{{query="orders"}}',
+            "values": values,
+        }
+        for metric, values in series.items()
+    ]
     story = {
         "rule_files": [str(FOLDER / "alerts.yaml")],
         "tests": [
             {
                 "interval": "15s",
-                "input_series": [
-                    {"series": f'continuous_{name}{{query="orders"}}', "values": values}
-                    for name, values in series.items()
-                ],
+                "input_series": given,
                 "promql_expr_test": [
                     {
-                        "expr": 'count(ALERTS{alertname="ContinuousQueryRestarts"}) or vector(0)',
-                        "eval_time": "11m",
+                        "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) '
+                        "or vector(0)",
+                        "eval_time": at,
                         "exp_samples": [{"labels": "{}", "value": int(fires)}],
                     }
                 ],
             }
         ],
     }
-    (tmp_path / "story.yaml").write_text(yaml.safe_dump(story))
+    (folder / "story.yaml").write_text(yaml.safe_dump(story))
     ran = subprocess.run(
-        [TOOL, "test", "rules", str(tmp_path / "story.yaml")], capture_output=True, text=True
+        [TOOL, "test", "rules", str(folder / "story.yaml")], capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

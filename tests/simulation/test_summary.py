@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease, LeaseRecord, read_lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.checkpoint.summary import Summary, summarize
+from engine.checkpoint.summary import Summary, summarize, summary_of
 from engine.errors import CheckpointError
 from engine.execution.summarizing import SummaryKeeper
+from tests.model import ModelReader
 from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
 
@@ -90,11 +92,11 @@ def test_a_start_tells_what_it_goes_on_from(story: Story) -> None:
     assert query.drain(WAIT_S)
     epoch = story.checkpoint.committed_epoch()
     keeper = SummaryKeeper(story.checkpoint, "model")
-    assert keeper.look() is None, "it is not known yet"
+    assert keeper.look(0, None) is None, "it is not known yet"
 
     keeper.recovered(epoch)
 
-    summary = keeper.look()
+    summary = keeper.look(0, None)
     whole = summarize(story.checkpoint, epoch)
     assert summary is not None
     assert (summary.rows, summary.name, summary.query_id) == (whole.rows, "model", query.id)
@@ -102,7 +104,7 @@ def test_a_start_tells_what_it_goes_on_from(story: Story) -> None:
     assert summary.epoch == epoch
     assert summary.committed_at_ms == story.checkpoint.committed_at_ms(epoch)
     keeper.recovered(epoch)
-    assert keeper.look() is summary, "a restart in place reads nothing again"
+    assert keeper.look(0, None) is summary, "a restart in place reads nothing again"
 
 
 def test_a_checkpoint_that_cannot_be_read_leaves_the_heartbeat_alone(
@@ -116,8 +118,8 @@ def test_a_checkpoint_that_cannot_be_read_leaves_the_heartbeat_alone(
 
     with monkeypatch.context() as patch:
         patch.setattr("engine.execution.summarizing.summarize", fails)
-        assert keeper.look() is None
-    assert keeper.look() is not None
+        assert keeper.look(0, None) is None
+    assert keeper.look(0, None) is not None
 
 
 def test_without_a_summary_the_logs_tell(story: Story) -> None:
@@ -168,4 +170,58 @@ def test_a_commit_is_told_with_a_heartbeat(story: Story) -> None:
         return lease is not None and lease.summary is not None and lease.summary.epoch >= epoch
 
     wait_until(has_heard, "the lease tells the epoch", WAIT_S)
+    query.stop()
+
+
+def test_the_lag_is_that_of_the_heartbeat_and_a_rate_ends_with_the_commits(story: Story) -> None:
+    keeper = SummaryKeeper(story.checkpoint, "model")
+    report = {
+        "id": "q",
+        "name": "model",
+        "batchId": 4,
+        "numInputRows": 100,
+        "inputRowsPerSecond": 50.0,
+        "sources": [{"lagTotal": 7}],
+    }
+    keeper.committed(report, 1_000, 0)
+
+    def told(now_ms: int, lag: int | None) -> tuple[Any, Any]:
+        summary = keeper.look(now_ms, lag)
+        assert summary is not None
+        return summary.rows_per_second, summary.lag
+
+    assert told(1_000, None) == (50.0, 7)
+    assert told(11_000, 400) == (50.0, 400)
+    assert told(11_001, 500) == (0.0, 500)
+    rare = summary_of({**report, "inputRowsPerSecond": 0.1}, "q", 4, 1_000, None)
+    assert rare.as_of(2_000_000).rows_per_second == 0.1, "an epoch of 1,000 s"
+    assert rare.as_of(3_002_000).rows_per_second == 0.0
+
+
+def test_a_query_that_stalls_tells_how_it_falls_behind(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelReader, "knownEnd", lambda reader: reader.latestOffset({}))
+    query = story.start(lease_heartbeat_ms=50)
+    story.feed.add(1)
+    story.await_rows(query, 2)
+    stall, commit = threading.Event(), story.sink.commit
+
+    def slow(messages: Any, epoch: int) -> None:
+        stall.wait(WAIT_S)
+        commit(messages, epoch)
+
+    monkeypatch.setattr(story.sink, "commit", slow)
+
+    def lag() -> int:
+        lease = read_lease(story.checkpoint.storage)
+        assert lease is not None
+        return (lease.summary and lease.summary.lag) or 0
+
+    try:
+        story.feed.add(100)
+        wait_until(lambda: lag() >= 200, "it tells that it is behind", WAIT_S)
+    finally:
+        stall.set()
+    wait_until(lambda: lag() == 0, "it has caught up", WAIT_S)
     query.stop()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.find import find_checkpoints, is_pattern
-from engine.errors import ConfigError
+from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
+from engine.errors import CheckpointError, ConfigError
 
 
 @pytest.mark.parametrize("scheme", ["path", "file", "memory"])
@@ -58,3 +60,23 @@ def test_a_slash_that_is_missing() -> None:
 def test_a_scheme_that_nobody_knows() -> None:
     with pytest.raises(ConfigError, match="nosuch"):
         find_checkpoints("nosuch://bucket/*")
+
+
+@pytest.mark.parametrize("error", [PermissionError, NotADirectoryError])
+def test_where_a_search_begins_must_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    Checkpoint(f"{tmp_path}/team/orders").create_or_read_query_id("orders")
+    whole = LocalFileSystem.ls
+    forbidden = str(tmp_path)
+
+    def ls(fs: LocalFileSystem, path: str, **given: Any) -> Any:
+        if path.rstrip("/") == forbidden:
+            raise error(13, "no business of yours", path)
+        return whole(fs, path, **given)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    with pytest.raises(CheckpointError, match=f"Cannot list .*{error.__name__}"):
+        list(checkpoints_below(str(tmp_path)))
+    forbidden = f"{tmp_path}/team"
+    assert list(checkpoints_below(str(tmp_path))) == []

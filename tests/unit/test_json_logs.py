@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,10 +26,13 @@ def lines() -> Iterator[Any]:
     """What is logged inside of the test; the handlers of before are back behind it."""
     root = logging.getLogger()
     before, stream = list(root.handlers), io.StringIO()
+    hooks = sys.excepthook, threading.excepthook
     log_as_json(stream, lambda: {"query": "orders", "run": "r", "generation": 3, "epoch": 17})
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     EpochContext.set(None)
     root.handlers[:] = before
+    sys.excepthook, threading.excepthook = hooks
+    logging.captureWarnings(False)
 
 
 def test_a_line_says_what_it_is_of(lines: Any) -> None:
@@ -70,3 +76,31 @@ def test_what_is_not_known_is_absent() -> None:
     record = logging.LogRecord("a", logging.INFO, "", 0, "x", None, None)
     told = json.loads(JsonFormatter(lambda: {"query": None}).format(record))
     assert set(told) == {"time", "level", "logger", "message"}
+
+
+_PROGRAM = """
+import sys, threading, warnings
+from engine.logs.json_lines import log_as_json
+log_as_json(sys.stderr)
+warnings.warn("password=hunter2 is old")
+def fail():
+    raise ValueError("token=hunter2")
+thread = threading.Thread(target=fail, name="reader")
+thread.start()
+thread.join()
+raise OSError("secret=hunter2")
+"""
+
+
+def test_what_python_writes_by_itself_is_json_too() -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True)
+
+    warned, of_thread, uncaught = (json.loads(line) for line in ran.stderr.splitlines())
+    assert (warned["level"], warned["logger"]) == ("WARNING", "py.warnings")
+    assert "password=***" in warned["message"]
+    assert (of_thread["level"], uncaught["level"]) == ("ERROR", "CRITICAL")
+    assert "in reader, ValueError: token=***" in of_thread["message"]
+    assert "OSError: secret=***" in uncaught["message"]
+    assert "Traceback" in uncaught["trace"]
+    assert "hunter2" not in ran.stderr
+    assert ran.returncode == 1

@@ -349,3 +349,25 @@ def test_a_text_that_is_no_utf8_does_not_stop_the_heartbeats(checkpoint: Checkpo
     lease.release(QueryState.FAILED, error=text)
     status = checkpoint.status()
     assert (status.state, status.error) == (QueryState.FAILED, "cannot read /in/caf\\udce9.log")
+
+
+def test_of_a_run_that_is_lost_it_is_told_who_it_was_and_since_when(tmp_path: Path) -> None:
+    clock = ManualClock(1_795_174_660_561)
+    checkpoint = Checkpoint(str(tmp_path), clock=clock)
+    lease = acquire(checkpoint, clock)
+    lease.heartbeat(state=QueryState.RUNNING, message="Running")
+    elsewhere(checkpoint, lease)
+    clock.advance(EXPIRED_S)
+
+    status = checkpoint.status()
+
+    assert status.state is QueryState.LOST
+    text = f"process {status.pid} on another-host has said nothing since 2026-11-20T"
+    assert str(status.message).startswith(text)
+    after = acquire(checkpoint, clock, "run-b")
+    assert after.succeeds is not None
+    assert after.succeeds.silence == status.message
+    again = acquire(checkpoint, clock, "run-b")
+    assert again.succeeds is None, "a restart in place is no loss"
+    again.release(QueryState.STOPPED)
+    assert acquire(checkpoint, clock, "run-c").succeeds is None

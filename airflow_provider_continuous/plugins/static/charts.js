@@ -4,7 +4,7 @@
   if (!place || !window.uPlot) return;
   const COLOURS = ["--one", "--two", "--three", "--four", "--five"];
   const count = (value) => value == null ? "–" : Math.abs(value) >= 10 || Number.isInteger(value)
-    ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+    ? Math.round(value).toLocaleString("en") : Math.abs(value) < 0.1 ? value.toPrecision(2) : value.toFixed(1);
   const short = (value) => value == null ? "" : new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
   const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
   const UNITS = [["d", 86_400, 2 * 86_400], ["h", 3_600, 2 * 3_600], ["min", 60, 120], ["s", 1, 0]];
@@ -24,7 +24,7 @@
     ["Commit, by step", ms, [["whole", s.commit_ms], ...Object.entries(s.steps_ms)]],
     ["State", bytes, [["snapshot", s.state_bytes]]],
     ["Rows in the state", count, [["rows", s.state_rows]]],
-    ["Bad and late records", count, [["bad", s.bad], ["late", s.late]]],
+    ["Bad and late records per second", count, [["bad", s.bad], ["late", s.late]]],
   ];
   const drawn = new Map();
   let marks = [], isLong = false;
@@ -55,6 +55,13 @@
   // Without a cursor the legend has the newest values.
   function tellLast(chart) {
     if (chart.cursor.idx == null) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
+  }
+
+  // Who has zoomed in stays there.
+  function refill(chart, data) {
+    const { min, max } = chart.scales.x, at = chart.data[0], isZoomed = min > at[0] || max < at[at.length - 1];
+    chart.setData(data, !isZoomed);
+    if (isZoomed) chart.setScale("x", { min, max });
   }
 
   function options(title, tell, lines, width) {
@@ -111,7 +118,7 @@
       const known = drawn.get(title);
       const last = lines.map(([label, values]) => `${label} ${tell(values[values.length - 1])}`).join(", ");
       if (known) {
-        known.chart.setData(data);
+        refill(known.chart, data);
         tellLast(known.chart);
         known.told.setAttribute("aria-label", `${title}. Now: ${last}.`);
         continue;

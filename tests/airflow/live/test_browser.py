@@ -233,6 +233,32 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
     expect(shown.get_by_label("Name")).to_have_value("half-writ")
 
 
+def test_who_has_zoomed_in_stays_there_when_the_page_looks_again(
+    page: Callable[..., Page], orders: LiveCheckpoint
+) -> None:
+    shown = page("/query", at=orders.location)
+    plot = shown.locator("#charts .u-over").first
+    box = plot.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    ticks = shown.locator("#charts figure").first
+    before = ticks.screenshot()
+    shown.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    shown.mouse.down()
+    shown.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=5)
+    shown.mouse.up()
+    shown.mouse.move(0, 0)
+    zoomed = ticks.screenshot()
+    assert zoomed != before
+
+    shown.evaluate("document.dispatchEvent(new Event('looked'))")
+    shown.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+
+    assert ticks.screenshot() == zoomed
+
+
 def test_a_page_that_is_left_open_does_not_grow(
     page: Callable[..., Page], context: BrowserContext, root: Path
 ) -> None:
@@ -418,7 +444,12 @@ def test_what_was_asked_is_not_asked_again_before_its_answer(
 def test_an_airflow_without_queries_says_how_they_get_there(
     page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing: dict[str, Any] = {"roots": [], "queries": [], "problems": []}
+    nothing: dict[str, Any] = {
+        "roots": ["/streams"],
+        "absent_roots": ["/streams"],
+        "queries": [],
+        "problems": [],
+    }
     monkeypatch.setattr(pages, "look_at_all", lambda seen: nothing)
     app = pages.create_app()
     app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)
@@ -435,6 +466,7 @@ def test_an_airflow_without_queries_says_how_they_get_there(
     shown.reload()
 
     expect(shown.locator("#list")).to_contain_text("No query yet")
+    expect(shown.locator("#list")).to_contain_text("Nothing is there yet: /streams")
     expect(shown.get_by_role("link", name="always_on")).to_be_visible()
     expect(shown.get_by_role("link", name="0 queries")).to_be_visible()
     accessible(shown)
