@@ -233,32 +233,6 @@ def test_the_page_looks_again_and_keeps_what_is_typed(
     expect(shown.get_by_label("Name")).to_have_value("half-writ")
 
 
-def test_who_has_zoomed_in_stays_there_when_the_page_looks_again(
-    page: Callable[..., Page], orders: LiveCheckpoint
-) -> None:
-    shown = page("/query", at=orders.location)
-    plot = shown.locator("#charts .u-over").first
-    box = plot.bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-    ticks = shown.locator("#charts figure").first
-    before = ticks.screenshot()
-    shown.mouse.move(box["x"] + box["width"] * 0.5, middle)
-    shown.mouse.down()
-    shown.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=5)
-    shown.mouse.up()
-    shown.mouse.move(0, 0)
-    zoomed = ticks.screenshot()
-    assert zoomed != before
-
-    shown.evaluate("document.dispatchEvent(new Event('looked'))")
-    shown.evaluate(
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
-
-    assert ticks.screenshot() == zoomed
-
-
 def test_a_page_that_is_left_open_does_not_grow(
     page: Callable[..., Page], context: BrowserContext, root: Path
 ) -> None:

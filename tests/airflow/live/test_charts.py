@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
     reason="no Chromium: apt install chromium, or name one in CHROMIUM; the charts are untested",
 )
 STATIC = Path(pages.__file__).parent / "static"
+_DRAWN = "(done) => requestAnimationFrame(() => requestAnimationFrame(done))"
 BEGAN_S = 1_790_000_000
 NUMBERS = (
     "rows_in", "rows_out", "behind", "watermark_lag_ms", "p50_ms", "p99_ms", "open_ms",
@@ -121,3 +122,31 @@ def test_the_span_is_told_in_units_that_people_use(page: Page) -> None:
     expect(page.locator("#span")).to_have_text("5.0 h")
     look_again(page, series(3, every_s=90, rows_in=1))
     expect(page.locator("#span")).to_have_text("3.0 min")
+
+
+def test_who_has_zoomed_in_stays_there_and_sees_what_is_new(page: Page) -> None:
+    begin(page, series(50, rows_in=100))
+    figure = page.locator("figure")
+    box = page.locator(".u-over").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+
+    def look() -> bytes:
+        page.evaluate(f"new Promise({_DRAWN})")
+        return figure.locator("canvas").screenshot()
+
+    whole = look()
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=5)
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    zoomed = look()
+    assert zoomed != whole
+
+    look_again(page, series(51, rows_in=100))
+    assert look() == zoomed
+
+    look_again(page, series(51, rows_in=50, rows_out=100))
+    look_again(page, series(51, rows_in=100))
+    assert look() != zoomed, "a chart with other lines begins anew"
