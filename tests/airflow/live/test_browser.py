@@ -418,12 +418,8 @@ def test_what_was_asked_is_not_asked_again_before_its_answer(
 def test_an_airflow_without_queries_says_how_they_get_there(
     page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing: dict[str, Any] = {
-        "roots": ["/streams"],
-        "absent_roots": ["/streams"],
-        "queries": [],
-        "problems": [],
-    }
+    roots = {"roots": ["/streams"], "absent_roots": ["/streams"]}
+    nothing: dict[str, Any] = {**roots, "queries": [], "problems": []}
     monkeypatch.setattr(pages, "look_at_all", lambda seen: nothing)
     app = pages.create_app()
     app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)

@@ -63,6 +63,7 @@ def page() -> Iterator[Page]:
 
 def begin(page: Page, told: Any) -> None:
     _tell(page, told)
+    page.add_style_tag(path=STATIC / "uplot" / "uPlot.min.css")
     page.add_style_tag(path=STATIC / "page.css")
     page.add_script_tag(path=STATIC / "uplot" / "uPlot.iife.min.js")
     page.add_script_tag(path=STATIC / "charts.js")
@@ -126,14 +127,13 @@ def test_the_span_is_told_in_units_that_people_use(page: Page) -> None:
 
 def test_who_has_zoomed_in_stays_there_and_sees_what_is_new(page: Page) -> None:
     begin(page, series(50, rows_in=100))
-    figure = page.locator("figure")
     box = page.locator(".u-over").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
 
-    def look() -> bytes:
+    def look() -> str:
         page.evaluate(f"new Promise({_DRAWN})")
-        return figure.locator("canvas").screenshot()
+        return str(page.locator("figure canvas").evaluate("canvas => canvas.toDataURL()"))
 
     whole = look()
     page.mouse.move(box["x"] + box["width"] * 0.5, middle)
