@@ -115,17 +115,18 @@ class QueryListing:
 
     def _look(self, key: tuple[str, ...], begin: Mapping[str, Callable[[], _Found]]) -> None:
         until_s = time.monotonic() + LISTED_WITHIN_S
-        with self._lock:
-            known = dict(self._known)
-        search = _Search(until_s, known, FOLDERS_MAX * len(begin), list(begin))
+        search = _Search(until_s, FOLDERS_MAX * len(begin), list(begin))
         for location, look in begin.items():
             search.ask(location, look)
         found = search.finish()
         tops = {location.rstrip("/") for location in begin}
         with self._lock:
-            for location in known:
-                if not tops.isdisjoint(_upwards(location)):
-                    self._known.pop(location, None)  # found again, or gone
+            for location in list(self._known):
+                if location not in found.queries and not tops.isdisjoint(_upwards(location)):
+                    if search.dark.isdisjoint(_upwards(location)):
+                        del self._known[location]  # it is gone
+                    else:
+                        found.queries[location] = self._known[location]
             self._known.update(found.queries)
             _shorten(self._known, _KNOWN_MAX)
             self._last.pop(key, None)
@@ -139,9 +140,12 @@ LISTING = QueryListing()
 
 def _upwards(location: str) -> Iterator[str]:
     """A location, and the folders that it is in."""
+    is_path = location.startswith("/")
     while location:
         yield location
         location = location.rpartition("/")[0]
+    if is_path:
+        yield ""  # as the root of all has no slash at its end
 
 
 def _shorten(kept: dict[Any, Any], most: int) -> None:
@@ -186,22 +190,15 @@ class _Search:
     """Looks that are under way, and what they have found.
 
     :param until_s: no look is waited for any longer, monotonic.
-    :param known: what is shown of those that do not answer.
     :param folders_max: so many are looked into.
     :param tops: where the search begins.
+    :ivar dark: what could not be looked at.
     """
 
-    def __init__(
-        self,
-        until_s: float,
-        known: Mapping[str, QueryOverview],
-        folders_max: int,
-        tops: Sequence[str],
-    ) -> None:
-        self._until_s, self._known, self._folders_max = until_s, known, folders_max
-        self._tops = tops
+    def __init__(self, until_s: float, folders_max: int, tops: Sequence[str]) -> None:
+        self._until_s, self._folders_max, self._tops = until_s, folders_max, tops
+        self.dark: set[str] = set()
         self._asked: dict[Future[_Found], str] = {}
-        self._dark: set[str] = set()
         self._folders = 0
         self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
         self._found = Listing()
@@ -230,10 +227,6 @@ class _Search:
                 break
             if look in self._asked:  # else it was asked for twice
                 self._take(self._asked.pop(look), look)
-        if self._dark:
-            for location, overview in self._known.items():
-                if not self._dark.isdisjoint(_upwards(location)):
-                    self._found.queries.setdefault(location, overview)
         return replace(self._found, looked_at_s=time.monotonic())
 
     def _take(self, location: str, look: Future[_Found]) -> None:
@@ -265,4 +258,4 @@ class _Search:
         with suppress(ContinuousError):  # what is no location has no connection
             CheckpointLocation.parse(location).look_up_again()
         self._found.errors[location] = error
-        self._dark.add(location.rstrip("/"))
+        self.dark.add(location.rstrip("/"))

@@ -50,7 +50,7 @@ class Viewer:
         for query in queries:
             owners = tuple(each for each in query.owners if each.dag_id in visible)
             if owners if query.owners else jobs:
-                hides = len(owners) < len(query.owners)
+                hides = any(each.dag_id not in visible for each in (*query.owners, *query.rivals))
                 found.append(replace(query, owners=owners, hides_owners=hides))
         return found
 
@@ -69,7 +69,7 @@ class Viewer:
             self._manager.is_authorized_dag(
                 method=method, access_entity=entity, details=_details(dag_id), user=self._user
             )
-            for dag_id in {owner.dag_id for owner in query.owners}
+            for dag_id in {owner.dag_id for owner in (*query.owners, *query.rivals)}
         )
 
 

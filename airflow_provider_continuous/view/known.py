@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from airflow_provider_continuous.view.roots import (
     NotBelowRootsError,
@@ -14,6 +15,14 @@ from airflow_provider_continuous.view.roots import (
 )
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.errors import ConfigError
+
+_SCHEMES: Final = {
+    **dict.fromkeys(("s3a", "s3n"), "s3"),
+    "gcs": "gs",
+    **dict.fromkeys(("abfss", "az"), "abfs"),
+    "webhdfs": "hdfs",
+}
+"""What opens the same store under another name."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +40,21 @@ class Owner:
     started_at_ms: int
 
 
+_Told = tuple[str, list[Owner]]
+"""A location, and who has told of it."""
+
+
 @dataclass(frozen=True)
 class KnownQuery:
     """:param owners: the newest first; none of a query that only a root holds.
+    :param rivals: who has told of what may be the same folder: by another connection, or another
+        name of its scheme.
     :param hides_owners: there are others, whose DAGs the person who asks may not see.
     """
 
     location: str
     owners: tuple[Owner, ...] = ()
+    rivals: tuple[Owner, ...] = ()
     hides_owners: bool = False
 
     def open(self) -> Checkpoint:
@@ -59,7 +75,8 @@ def known_queries(below_roots: Iterable[str], owners: Iterable[Owner]) -> list[K
     for location in below_roots:
         _, whose = told.get(_place(location), (location, []))
         told[_place(location)] = location, whose
-    return [KnownQuery(location, tuple(whose)) for location, whose in told.values()]
+    rivals = _by_folder(told)
+    return [_known(place, found, rivals) for place, found in told.items()]
 
 
 def find_one(roots: Iterable[Root], owners: Iterable[Owner], location: str) -> KnownQuery:
@@ -73,9 +90,10 @@ def find_one(roots: Iterable[Root], owners: Iterable[Owner], location: str) -> K
         place = _place(location)
     except ConfigError:
         raise NotBelowRootsError() from None
-    found = told.get(place) or _with_connection(told, place)
-    if found is not None:
-        query = KnownQuery(found[0], tuple(found[1]))
+    if place not in told:
+        place = _with_connection(told, place) or place
+    if place in told:
+        query = _known(place, told[place], _by_folder(told))
     elif any(root.holds(location) for root in roots):
         query = KnownQuery(location)
     else:
@@ -85,9 +103,9 @@ def find_one(roots: Iterable[Root], owners: Iterable[Owner], location: str) -> K
     return query
 
 
-def _by_place(owners: Iterable[Owner]) -> dict[Place, tuple[str, list[Owner]]]:
+def _by_place(owners: Iterable[Owner]) -> dict[Place, _Told]:
     """Each location that was told of, with who has; the newest first, and a task once."""
-    found: dict[Place, tuple[str, list[Owner]]] = {}
+    found: dict[Place, _Told] = {}
     for owner in sorted(owners, key=lambda each: -each.started_at_ms):
         try:
             place = _place(owner.location)
@@ -99,13 +117,32 @@ def _by_place(owners: Iterable[Owner]) -> dict[Place, tuple[str, list[Owner]]]:
     return found
 
 
-def _with_connection(
-    told: dict[Place, tuple[str, list[Owner]]], place: Place
-) -> tuple[str, list[Owner]] | None:
+def _by_folder(told: Mapping[Place, _Told]) -> dict[Place, list[Owner]]:
+    """Who has told of which folder, by whatever connection: nobody here knows whether two of them
+    open the same store."""
+    found: dict[Place, list[Owner]] = {}
+    for place, (_, whose) in told.items():
+        found.setdefault(_folder(place), []).extend(whose)
+    return found
+
+
+def _folder(place: Place) -> Place:
+    (_, scheme, host), path = place
+    scheme = _SCHEMES.get(scheme, scheme)
+    return (None, scheme, "" if scheme == "hdfs" else host), path
+
+
+def _known(place: Place, told: _Told, by_folder: Mapping[Place, list[Owner]]) -> KnownQuery:
+    location, whose = told
+    rivals = tuple(each for each in by_folder[_folder(place)] if each not in whose)
+    return KnownQuery(location, tuple(whose), rivals)
+
+
+def _with_connection(told: Mapping[Place, _Told], place: Place) -> Place | None:
     """A task's link names the location as its operator has it, and the connection apart."""
     (conn_id, *store), path = place
     same = [at for at in told if conn_id is None and (list(at[0][1:]), at[1]) == (store, path)]
-    return told[same[0]] if len(same) == 1 else None
+    return same[0] if len(same) == 1 else None
 
 
 def _task(owner: Owner) -> tuple[str, str, int]:
@@ -113,5 +150,5 @@ def _task(owner: Owner) -> tuple[str, str, int]:
 
 
 def _place(location: str) -> Place:
-    inner, path = resolved(location)
+    inner, path = resolved(location.rpartition("::")[2])  # what is cached is the same
     return inner, path.rstrip("/") or "/"

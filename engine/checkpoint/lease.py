@@ -296,7 +296,9 @@ class Lease:
         lease = cls(storage, record, clock)
         lease._seen_s = seen_s
         if holder is not None and not own and holder.state.is_active:
-            lease.succeeds = holder
+            last = _read(storage, _LEASE)  # it may have ended while it was watched
+            if last is None or (last.run_id != run_id and last.state.is_active):
+                lease.succeeds = holder
         lease._write(record)
         return lease
 

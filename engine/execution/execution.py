@@ -68,6 +68,7 @@ class ContinuousExecution:
         self.message = "Initializing sources"
         self.error: ContinuousError | None = None
         self.last_error: ContinuousError | None = None
+        self.started_ms: int | None = None
         self.next_attempt_at_ms: int | None = None
         self.failing_since_ms: int | None = None
         self.committed_epoch = -1
@@ -108,6 +109,7 @@ class ContinuousExecution:
         :raises ContinuousError: the query cannot start; nothing is left running.
         """
         definition = self.definition
+        self.started_ms = self._clock.now_ms()
         try:
             if definition.sink.driver.validate is not None:
                 definition.sink.driver.validate()
@@ -163,7 +165,7 @@ class ContinuousExecution:
             "last_error": None if self.last_error is None else str(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
             "failing_since_ms": self.failing_since_ms,
-            "summary": self._summary.look(self._clock.now_ms(), total_lag(self.lag)),
+            "summary": self._summary.look(self._clock.now_ms(), total_lag(lambda: self.lag)),
         }
 
     # -- running --------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.errors import ConfigError
@@ -44,9 +44,16 @@ def lags(streams: Sequence[StreamBinding], committed: Sequence[Offset]) -> list[
     ]
 
 
-def total_lag(lags: Sequence[Any]) -> int | None:
-    """Of all partitions of all streams that know where they end; None if none does."""
-    known = [sum(numbers_of(lag)) for lag in lags if lag is not None]
+def total_lag(look: Callable[[], Sequence[Any]]) -> int | None:
+    """Of all partitions of all streams that know where they end; None if none does, or one fails to
+    tell: a heartbeat, or the end of a query, does not fail of that.
+
+    :param look: as :func:`lags`.
+    """
+    try:
+        known = [sum(numbers_of(lag)) for lag in look() if lag is not None]
+    except Exception:
+        return None
     return round(sum(known)) if known else None
 
 

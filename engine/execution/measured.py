@@ -24,6 +24,7 @@ def look_at(execution: ContinuousExecution) -> Look:
         lags=execution.lag,
         sources=[stream.description for stream in definition.streams],
         sink=definition.sink.description,
+        started_ms=execution.started_ms,
         commit_interval_ms=max(
             definition.epoch_interval_ms, definition.options.empty_epoch_interval_ms
         ),

@@ -26,7 +26,6 @@ from engine.sinks.epoch_context import EpochContext
 if TYPE_CHECKING:
     from engine.task.spec import TaskSpec
 
-logger = logging.getLogger(__name__)
 TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)
 SETTING: Final = "spark.continuous.logFormat"
@@ -81,28 +80,50 @@ def log_as_json(stream: TextIO, fields: Callable[[], Mapping[str, Any]] = dict) 
     handler.setFormatter(formatter)
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
-    sys.excepthook = _log_uncaught
-    threading.excepthook = _log_uncaught_of_thread
+    uncaught = _Uncaught(handler)
+    sys.excepthook = uncaught.of_program
+    sys.unraisablehook = uncaught.of_nobody
+    threading.excepthook = uncaught.of_thread
     return formatter
 
 
-def _log_uncaught(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    if issubclass(kind, Exception):
-        text = f"{kind.__name__}: {error}"
-        logger.critical("nobody has caught %s", text, exc_info=(kind, error, trace))
-    else:
-        sys.__excepthook__(kind, error, trace)
+class _Uncaught:
+    """What Python would write as plain text. Written by our own handler, whatever the program has
+    made of its loggers meanwhile: else nobody would hear of it."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        self._handler = handler
+
+    def of_program(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if issubclass(kind, Exception):
+            self._tell(logging.CRITICAL, "nobody has caught", error)
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    def of_thread(self, given: threading.ExceptHookArgs) -> None:
+        if given.exc_value is not None and not isinstance(given.exc_value, SystemExit):
+            name = "a thread" if given.thread is None else given.thread.name
+            self._tell(logging.ERROR, f"nobody has caught, in {name},", given.exc_value)
+
+    def of_nobody(self, given: Any) -> None:
+        if given.exc_value is not None:
+            told = given.err_msg or "Exception ignored in"
+            self._tell(logging.ERROR, f"{told} {type(given.object).__name__}:", given.exc_value)
+
+    def _tell(self, level: int, text: str, error: BaseException) -> None:
+        about = (type(error), error, error.__traceback__)
+        told = f"{text} {type(error).__name__}: {_text(error)}"
+        record = logging.LogRecord(__name__, level, __file__, 0, told, (), about)
+        self._handler.handle(record)
 
 
-def _log_uncaught_of_thread(given: threading.ExceptHookArgs) -> None:
-    if given.exc_value is not None and not issubclass(given.exc_type, SystemExit):
-        name = "a thread" if given.thread is None else given.thread.name
-        error = given.exc_value
-        about = (given.exc_type, error, given.exc_traceback)
-        text = f"{given.exc_type.__name__}: {error}"
-        logger.error("nobody has caught, in %s, %s", name, text, exc_info=about)
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as exc:
+        return f"its text cannot be had: {type(exc).__name__}"
 
 
 def logs_json() -> bool:

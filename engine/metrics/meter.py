@@ -29,6 +29,7 @@ class Look:
     :param lags: of each stream by partition, in the shape of its offset; None for one that has not
         looked where it ends.
     :param sources: what each stream reads.
+    :param started_ms: when this process has started it.
     :param commit_interval_ms: see the metric of that name.
     """
 
@@ -46,6 +47,7 @@ class Look:
     lags: Sequence[Any] = ()
     sources: Sequence[str] = ()
     sink: str = ""
+    started_ms: int | None = None
     commit_interval_ms: int | None = None
 
 

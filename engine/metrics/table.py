@@ -123,6 +123,11 @@ METRICS: Final = (
         values.one(lambda _, totals: values.seconds(totals.committed_ms or None)),
     ),
     Metric(
+        *("continuous_started_timestamp_seconds", _G, "seconds"),
+        "When this process has started the query, since 1970.",
+        values.one(lambda look, _: values.seconds(look.started_ms)),
+    ),
+    Metric(
         *("continuous_commit_interval_seconds", _G, "seconds"),
         "So long it is at most from one commit to the next while all is well: the trigger's "
         "interval, or option emptyEpochInterval if that is longer.",

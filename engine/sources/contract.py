@@ -256,7 +256,8 @@ class DataSourceContinuousReader(ABC):
 
     def knownEnd(self) -> Offset | None:
         """Where the stream ended when the source saw it last: asks nobody, for progress reports are
-        made with each commit. None if it has not seen it."""
+        made with each commit, and the lease tells of it with each heartbeat, from another thread,
+        and once more after :meth:`stop`. None if it has not seen it."""
         return None
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool | None:

@@ -256,6 +256,32 @@ def test_a_root_that_fails_shows_its_queries_as_they_were_and_none_that_is_gone(
     assert list(shown.errors) == [str(tmp_path)]
 
 
+def test_what_is_deleted_while_its_root_hangs_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+    write_queries(tmp_path, 1)
+    made, root, query = QueryListing(), Root(str(tmp_path)), f"{tmp_path}/query-0000"
+    assert made.below([root], WAIT_S).queries.keys() == {query}
+    whole = Checkpoint.glance
+
+    def glance(checkpoint: Checkpoint) -> Any:
+        if checkpoint.url.rstrip("/") == str(tmp_path):
+            shutil.rmtree(query)
+            assert made.at([query], WAIT_S).queries == {}
+            raise OSError("the storage is away")
+        return whole(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "glance", glance)
+    assert made.below([root], WAIT_S).queries == {}
+
+
+def test_the_root_of_all_is_a_root_like_others() -> None:
+    assert list(listing._upwards("/a/b")) == ["/a/b", "/a", ""]
+    assert "" not in listing._upwards("s3://b/a")
+
+
 def broken_for(end: str, whole: Callable[[Checkpoint], Any]) -> Callable[[Checkpoint], Any]:
     """A look that fails where the name of the folder is this one."""
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
-from airflow_provider_continuous.view.known import KnownQuery, Owner
+from airflow_provider_continuous.view.known import KnownQuery, Owner, known_queries
 from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -140,6 +140,21 @@ def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
     assert running.checkpoint.requests.pending("run-1") is None
     monkeypatch.setattr(queries, "told_owners", lambda: owners[1:])
     assert client.post("/act/stop", params=at, json={}, headers=HEADER).status_code == 200
+
+
+@pytest.mark.parametrize("other", ["s3a://lake@b/q", "s3://admin@b/q", "simplecache::s3://b/q"])
+def test_another_name_of_the_same_folder_gives_no_right_either(viewer: Viewer, other: str) -> None:
+    owners = [
+        Owner(dag_id, "run", "manual", -1, location, 0)
+        for dag_id, location in (("hidden", "s3://lake@b/q"), ("edited", other))
+    ]
+
+    (seen,) = viewer.seen(known_queries((), owners))
+    assert [owner.dag_id for owner in seen.owners] == ["edited"]
+    assert not viewer.may_act(seen)
+    assert not viewer.may_read_logs(seen)
+    (alone,) = viewer.seen(known_queries((), owners[1:]))
+    assert viewer.may_act(alone)
 
 
 def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:

@@ -225,3 +225,29 @@ def test_a_query_that_stalls_tells_how_it_falls_behind(
         stall.set()
     wait_until(lambda: lag() == 0, "it has caught up", WAIT_S)
     query.stop()
+
+
+def test_a_source_that_cannot_tell_its_end_once_it_is_stopped_leaves_the_end_clean(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, is_stopped = ModelReader.stop, threading.Event()
+
+    def ends(reader: ModelReader) -> None:
+        is_stopped.set()
+        stop(reader)
+
+    def end(reader: ModelReader) -> Any:
+        if is_stopped.is_set():
+            raise ValueError("the connection is closed")
+        return reader.latestOffset({})
+
+    monkeypatch.setattr(ModelReader, "stop", ends)
+    monkeypatch.setattr(ModelReader, "knownEnd", end)
+    query = story.start()
+    story.feed.add(1)
+    story.await_rows(query, 2)
+
+    assert query.drain(WAIT_S)
+
+    assert is_stopped.is_set()
+    assert story.checkpoint.status().state is QueryState.STOPPED

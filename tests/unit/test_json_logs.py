@@ -26,12 +26,12 @@ def lines() -> Iterator[Any]:
     """What is logged inside of the test; the handlers of before are back behind it."""
     root = logging.getLogger()
     before, stream = list(root.handlers), io.StringIO()
-    hooks = sys.excepthook, threading.excepthook
+    hooks = sys.excepthook, sys.unraisablehook, threading.excepthook
     log_as_json(stream, lambda: {"query": "orders", "run": "r", "generation": 3, "epoch": 17})
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     EpochContext.set(None)
     root.handlers[:] = before
-    sys.excepthook, threading.excepthook = hooks
+    sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
     logging.captureWarnings(False)
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_absent() -> None:
 
 
 _PROGRAM = """
-import sys, threading, warnings
+import logging.config, sys, threading, warnings
 from engine.logs.json_lines import log_as_json
 log_as_json(sys.stderr)
 warnings.warn("password=hunter2 is old")
@@ -88,19 +88,29 @@ def fail():
 thread = threading.Thread(target=fail, name="reader")
 thread.start()
 thread.join()
-raise OSError("secret=hunter2")
+class Torn:
+    def __del__(self):
+        raise KeyError("secret=hunter2")
+torn = Torn()
+del torn
+logging.config.dictConfig({"version": 1, "root": {"level": "CRITICAL"}})
+class Odd(OSError):
+    def __str__(self):
+        raise ValueError("password=hunter2")
+raise Odd() from OSError("secret=hunter2")
 """
 
 
 def test_what_python_writes_by_itself_is_json_too() -> None:
     ran = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True)
 
-    warned, of_thread, uncaught = (json.loads(line) for line in ran.stderr.splitlines())
+    warned, of_thread, torn, uncaught = (json.loads(line) for line in ran.stderr.splitlines())
     assert (warned["level"], warned["logger"]) == ("WARNING", "py.warnings")
     assert "password=***" in warned["message"]
     assert (of_thread["level"], uncaught["level"]) == ("ERROR", "CRITICAL")
     assert "in reader, ValueError: token=***" in of_thread["message"]
-    assert "OSError: secret=***" in uncaught["message"]
-    assert "Traceback" in uncaught["trace"]
+    assert "KeyError: 'secret=***" in torn["message"]
+    assert "Odd: its text cannot be had: ValueError" in uncaught["message"]
+    assert "OSError: secret=***" in uncaught["trace"]
     assert "hunter2" not in ran.stderr
     assert ran.returncode == 1

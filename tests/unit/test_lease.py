@@ -330,7 +330,9 @@ def test_a_run_that_ends_while_it_is_watched_is_not_waited_for(tmp_path: Path) -
     lease = acquire(checkpoint, clock)
     clock.meanwhile = lambda: lease.release(QueryState.STOPPED)
     clock.advance(EXPIRED_S)
-    assert acquire(checkpoint, clock, "run-b").generation == 1
+    after = acquire(checkpoint, clock, "run-b")
+    assert after.generation == 1
+    assert after.succeeds is None, "it has said that it ends"
     assert clock.slept_s == 1
 
 

@@ -5,7 +5,7 @@
   const COLOURS = ["--one", "--two", "--three", "--four", "--five"];
   const count = (value) => value == null ? "–" : Math.abs(value) >= 10 || Number.isInteger(value)
     ? Math.round(value).toLocaleString("en") : Math.abs(value) < 0.1 ? value.toPrecision(2) : value.toFixed(1);
-  const short = (value) => value == null ? "" : new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  const short = (value) => value == null ? "" : new Intl.NumberFormat("en", Math.abs(value) < 1 ? { maximumSignificantDigits: 2 } : { notation: "compact", maximumFractionDigits: 1 }).format(value);
   const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
   const UNITS = [["d", 86_400, 2 * 86_400], ["h", 3_600, 2 * 3_600], ["min", 60, 120], ["s", 1, 0]];
   function span(seconds) {
