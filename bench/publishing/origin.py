@@ -19,16 +19,16 @@ PACKAGES = (
     "pyspark", "pyarrow", "numpy", "pandas", "msgspec", "confluent-kafka", "deltalake", "psycopg",
     "apache-airflow",
 )  # fmt: skip
-OWN = ":!docs/performance*"
-"""What a bench writes is no change of what it measures."""
+MEASURED = ("engine", "airflow_provider_continuous", "bench", ":!bench/publishing", "uv.lock")
+"""What a figure is of: a page, or a test, that is committed in between makes it no older."""
 
 
 def commit() -> str:
-    """The short hash, with a ``+`` behind it if files of the project are changed; empty without
-    git."""
+    """The last commit that has changed what is measured, as a short hash; with a ``+`` behind it if
+    that is changed and not committed; empty without git."""
     try:
-        named = _git("rev-parse", "--short=8", "HEAD")
-        return named + "+" * bool(_git("status", "--porcelain", "--", ".", OWN))
+        named = _git("log", "-1", "--format=%h", "--abbrev=8", "--", *MEASURED)
+        return named + "+" * bool(_git("status", "--porcelain", "--", *MEASURED))
     except (OSError, subprocess.CalledProcessError):
         return ""
 
