@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.unit.large_state import CHANGED, KEYS
+from tests.unit.little_memory import STEADY
 
 _MiB: Final = 1 << 20
 PIECE: Final = 4 * _MiB
@@ -24,7 +25,7 @@ def run(what: str, url: object, piece_bytes: int = PIECE, memory_bytes: int = ME
     command = [sys.executable, "-m", "tests.unit.large_state", what, str(url)]
     done = subprocess.run(
         [*command, str(piece_bytes), str(memory_bytes)],
-        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"},
+        env={**os.environ, **STEADY},
         capture_output=True,
         text=True,
         check=False,
