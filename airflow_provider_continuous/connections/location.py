@@ -16,7 +16,6 @@ a location:
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
+from engine.base.locations import split_url
 from engine.errors import ConfigError
 
 DEFAULT: Final = "continuous_default"
@@ -70,16 +70,7 @@ class CheckpointLocation:
                 "see what it rendered to.",
             )
         url = _whole(url)
-        try:
-            os.fsencode(url)
-            parts = urlsplit(url)
-            if "\0" in url:
-                raise ValueError("there is a NUL in it")
-        except ValueError as exc:
-            raise ConfigError(
-                f"checkpoint_location {url!r} is no path and no URL: {exc}.",
-                hint="Give the folder or URL of the query's checkpoint.",
-            ) from None
+        parts = split_url(url, "checkpoint_location")
         named, _, host = parts.netloc.rpartition("@")
         if parts.scheme in _AZURE and "." in host:  # an account's; a container's name has no dot
             named = named.rpartition("@")[0]

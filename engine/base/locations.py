@@ -1,11 +1,29 @@
-"""Local paths out of what a user may write: a path, or a ``file:`` URL."""
+"""What a user may write for a place: a path, or a URL."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from engine.errors import ConfigError
+
+
+def split_url(location: str, named: str) -> SplitResult:
+    """The parts of a path or URL.
+
+    :param named: what it is, for the error.
+    :raises ConfigError: it is neither.
+    """
+    try:
+        os.fsencode(location)
+        if "\0" in location:
+            raise ValueError("there is a NUL in it")
+        return urlsplit(location)
+    except ValueError as exc:
+        raise ConfigError(
+            f"{named} {location!r} is no path and no URL: {exc}.", hint="Give a folder or a URL."
+        ) from None
 
 
 def local_path(location: str, owner: str) -> Path:

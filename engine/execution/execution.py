@@ -132,9 +132,8 @@ class ContinuousExecution:
             attempt = self._new_attempt()
             try:
                 attempt.recover()
-                if attempt.lease and (lost := attempt.lease.succeeds):
-                    self._kept.history.mark("lost", lost.silence, lost.heartbeat_at_ms)
-                self._kept.history.mark("started", _where(self.committed_epoch))
+                lost = None if attempt.lease is None else attempt.lease.succeeds
+                self._kept.history.started(_where(self.committed_epoch), lost)
             except BaseException as exc:
                 attempt.release(QueryState.FAILED, _as_continuous_error(exc))
                 raise

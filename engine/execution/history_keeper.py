@@ -11,6 +11,7 @@ from typing import Any, Final
 from engine.base.background import Background
 from engine.base.clock import Clock
 from engine.checkpoint.history_file import HistoryFile
+from engine.checkpoint.lease import LeaseRecord
 from engine.errors import CheckpointCorruptError, CheckpointVersionError, ContinuousError
 from engine.history.folding import History, Mark
 from engine.history.measures import Measures, measured
@@ -57,6 +58,15 @@ class HistoryKeeper:
             self._stored.history.add(measures)
             self._stored.last = str(report["runId"]), int(report["batchId"])
         self._save_if_due(WRITE_EVERY_S)
+
+    def started(self, how: str, succeeds: LeaseRecord | None) -> None:
+        """Mark a start, and before it the loss of the run that held the checkpoint, if that died.
+
+        :param succeeds: see :class:`engine.checkpoint.lease.Lease`.
+        """
+        if succeeds is not None:
+            self.mark("lost", succeeds.silence, succeeds.heartbeat_at_ms)
+        self.mark("started", how)
 
     def mark(self, kind: str, reason: object, at_ms: int | None = None) -> None:
         """Take up what has happened to the query, see :class:`~engine.history.folding.Mark`.

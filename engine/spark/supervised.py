@@ -112,9 +112,7 @@ class SparkExecution:
         except BaseException as exc:
             self._release(exc)
             raise
-        if (before := self._lease.succeeds) is not None:
-            self._history.mark("lost", before.silence, before.heartbeat_at_ms)
-        self._history.mark("started", "by Spark")
+        self._history.started("by Spark", self._lease.succeeds)
         with self._lock:
             self._query = query
             asked = self._asked

@@ -55,6 +55,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+@pytest.fixture
+def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list is fresh, and each is waited for."""
+    monkeypatch.setattr(listing, "FRESH_S", 0.0)
+    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
+
+
 def test_a_thousand_queries_are_one_read_each(
     folder: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,12 +89,11 @@ def test_the_same_queries_are_one_list_in_whatever_order(
 
 
 @pytest.mark.parametrize("set_back_s", [0, 3600])
+@pytest.mark.usefixtures("looks_each_time")
 def test_it_is_looked_again_when_the_moment_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_back_s: int
 ) -> None:
     """Also with a clock that was set back."""
-    monkeypatch.setattr(listing, "FRESH_S", 0.0)
-    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
     made, live = QueryListing(), LiveCheckpoint(tmp_path / "orders")
     live.hold()
     assert made.below([Root(str(tmp_path))], WAIT_S).queries[live.location].status.epoch == -1
@@ -180,13 +186,12 @@ def test_one_that_hangs_or_is_broken_is_an_error_of_its_own(
     assert (list(shown.queries), list(shown.errors)) == ([f"{tmp_path}/query-0001"], [str(hung)])
 
 
+@pytest.mark.usefixtures("looks_each_time")
 def test_what_does_not_answer_is_shown_as_it_was_seen_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answering: Callable[[int], None]
 ) -> None:
     write_queries(tmp_path, 2)
     made, answer = QueryListing(), threading.Event()
-    monkeypatch.setattr(listing, "FRESH_S", 0.0)
-    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
     first = made.below([Root(str(tmp_path))], WAIT_S)
     whole = Checkpoint.glance
 
@@ -240,11 +245,10 @@ def test_one_more_query_makes_nothing_forgotten(
     assert shown.errors.keys() == {one}
 
 
+@pytest.mark.usefixtures("looks_each_time")
 def test_a_root_that_fails_shows_its_queries_as_they_were_and_none_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "FRESH_S", 0.0)
-    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
     write_queries(tmp_path, 2)
     made, root = QueryListing(), Root(str(tmp_path))
     assert len(made.below([root], WAIT_S).queries) == 2
@@ -256,11 +260,10 @@ def test_a_root_that_fails_shows_its_queries_as_they_were_and_none_that_is_gone(
     assert list(shown.errors) == [str(tmp_path)]
 
 
+@pytest.mark.usefixtures("looks_each_time")
 def test_what_is_deleted_while_its_root_hangs_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "FRESH_S", 0.0)
-    monkeypatch.setattr(listing, "REFRESHED_WITHIN_S", WAIT_S)
     write_queries(tmp_path, 1)
     made, root, query = QueryListing(), Root(str(tmp_path)), f"{tmp_path}/query-0000"
     assert made.below([root], WAIT_S).queries.keys() == {query}

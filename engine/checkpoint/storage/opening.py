@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
+from engine.base.locations import split_url
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError
 
@@ -27,15 +27,7 @@ def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> 
     text = str(url).strip()
     if not text:
         raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
-    try:
-        parts = urlsplit(text)
-        if "\0" in text:
-            raise ValueError("there is a NUL in it")
-    except ValueError as exc:
-        raise ConfigError(
-            f"The checkpoint location {text!r} is no path and no URL: {exc}.",
-            hint="Give a folder or a URL.",
-        ) from None
+    parts = split_url(text, "The checkpoint location")
     if parts.scheme in ("", "file", "local"):
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(
