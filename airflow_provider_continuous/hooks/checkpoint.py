@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
@@ -142,6 +143,7 @@ class CheckpointHook(BaseHook):
         self,
         path: str | None = None,
         *,
+        sink: tuple[str, Mapping[str, str]] | None = None,
         compact: bool = True,
         orphans_older_than: timedelta | float | None = None,
         dry_run: bool = False,
@@ -149,6 +151,7 @@ class CheckpointHook(BaseHook):
         """Remove what nobody needs from the folder of the query's files sink.
 
         :param path: the folder; None: the one that the query had at its last start.
+        :param sink: its format and options, of which those with ``storage.`` open its bucket.
         :param compact: remove entries of the sink's log that its compactions hold too.
         :param orphans_older_than: remove data files of no epoch that are older.
         :returns: None: the query's sink writes no files.
@@ -156,6 +159,7 @@ class CheckpointHook(BaseHook):
         return prune_sink(
             self.checkpoint,
             path,
+            sink=sink,
             compact=compact,
             orphans_older_than_s=None
             if orphans_older_than is None
@@ -167,10 +171,12 @@ class CheckpointHook(BaseHook):
         """Return the pinned epochs, lowest first."""
         return self.checkpoint.pins()
 
-    def pin(self, name: str, epoch: int | None = None) -> Pin:
+    def pin(self, name: str, epoch: int | None = None, *, sink: Any = None) -> Pin:
         """Keep a committed epoch for a rewind, with the position of the query's sink.
 
         :param epoch: None: the last committed one, or that of the pin if there is one already.
+        :param sink: see :func:`engine.sinks.reopen.reopen_sink`; None: the one that the
+            query had at its last start.
         :raises ConfigError: the name cannot be used or has another epoch, or the epoch is not
             there.
         """
@@ -178,7 +184,8 @@ class CheckpointHook(BaseHook):
             known = next((pin for pin in self.pins() if pin.name == name), None)
             if known is not None:
                 return known
-        return self.checkpoint.pin(name, epoch, sink=recorded_sink(self.checkpoint))
+        found = recorded_sink(self.checkpoint) if sink is None else sink
+        return self.checkpoint.pin(name, epoch, sink=found)
 
     def unpin(self, name: str) -> None:
         """Forget a pin.

@@ -232,7 +232,9 @@ def _parser() -> argparse.ArgumentParser:
         const="1 day",
         help="also remove the sink's data files of no epoch that are older (1 day)",
     )
-    prune.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
+    sink = prune.add_mutually_exclusive_group()
+    sink.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
+    sink.add_argument("--spec", metavar="SPEC", help="the query, if its sink needs secrets")
 
     maintain = add(
         "maintain",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from engine.base.options import parse_interval_ms
+from engine.commands.named_sink import named_sink
 from engine.commands.result import Result, format_bytes
 from engine.commands.status import open_checkpoint
-from engine.errors import ConfigError
 from engine.sinks.lakes.maintenance import maintain as maintain_table
 from engine.sinks.lakes.upkeep import REWINDABLE_S, MaintenanceReport, Orders, Upkeep
 from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
@@ -58,15 +57,9 @@ def describe(report: MaintenanceReport) -> str:
 
 
 def _named(spec_file: str) -> Upkeep[Any, Any]:
-    from engine.query.spec import load_spec
-
-    sink = load_spec(Path(spec_file)).sink
-    if sink is None:
-        raise ConfigError(
-            f"{spec_file} names no sink: it leaves that to the function of its query.",
-            hint="Leave --spec out: the checkpoint tells which table it is.",
-        )
-    return table_of(sink.format, sink.options)
+    return table_of(
+        *named_sink(spec_file, "Leave --spec out: the checkpoint tells which table it is.")
+    )
 
 
 def _seconds(duration: str | None, name: str) -> float | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from typing import Any, NoReturn
 
 from engine.base.options import parse_interval_ms
 from engine.checkpoint.find import find_checkpoints, is_pattern
 from engine.checkpoint.retention import prune as prune_checkpoint
+from engine.commands.named_sink import named_sink
 from engine.commands.result import DONE, FAILED, Result, format_bytes
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError, ContinuousError
@@ -19,11 +20,9 @@ def prune(args: Namespace) -> Result:
     """Prune each checkpoint; one that cannot be does not keep the others from it."""
     if not is_pattern(args.checkpoint):
         return _prune_one(args.checkpoint, args)
-    if args.sink_path is not None:
-        raise ConfigError(
-            f"{args.checkpoint} may match many checkpoints, and there is one --sink-path.",
-            hint="Leave it out: a checkpoint of this engine tells its own sink.",
-        )
+    for given, name in ((args.sink_path, "--sink-path"), (args.spec, "--spec")):
+        if given is not None:
+            _refuse_one_sink(args.checkpoint, name)
     found = find_checkpoints(args.checkpoint)
     if not found:
         raise ConfigError(f"No checkpoint matches {args.checkpoint}.")
@@ -32,6 +31,13 @@ def prune(args: Namespace) -> Result:
         {"checkpoints": {location: result.data for location, result in results.items()}},
         "\n".join(f"{location}: {result.text}" for location, result in results.items()),
         max(result.exit_code for result in results.values()),
+    )
+
+
+def _refuse_one_sink(pattern: str, name: str) -> NoReturn:
+    raise ConfigError(
+        f"{pattern} may match many checkpoints, and there is one {name}.",
+        hint="Leave it out: a checkpoint of this engine tells its own sink.",
     )
 
 
@@ -64,6 +70,7 @@ def _prune_one(location: str, args: Namespace) -> Result:
         sink = prune_sink(
             checkpoint,
             args.sink_path,
+            sink=None if args.spec is None else named_sink(args.spec, "Use --sink-path."),
             compact=args.compact_sink,
             orphans_older_than_s=_seconds(args.remove_orphans, "--remove-orphans"),
             dry_run=args.dry_run,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.commands.named_sink import named_sink
 from engine.commands.result import Result, format_table, format_time
 from engine.commands.status import open_checkpoint
-from engine.errors import ConfigError
 from engine.sinks.reopen import recorded_sink, reopen_sink
 
 
@@ -61,12 +60,9 @@ def _sink(checkpoint: Checkpoint, spec_file: str | None) -> Any:
     None if neither can be told, or it cannot take rows back."""
     if spec_file is None:
         return recorded_sink(checkpoint)
-    from engine.query.spec import load_spec
-
-    sink = load_spec(Path(spec_file)).sink
-    if sink is None:
-        raise ConfigError(
-            f"{spec_file} names no sink: it leaves that to the function of its query.",
-            hint="Rewind from Python: Checkpoint(location).rewind(epoch, sink=<stream writer>).",
+    return reopen_sink(
+        *named_sink(
+            spec_file,
+            "Rewind from Python: Checkpoint(location).rewind(epoch, sink=<stream writer>).",
         )
-    return reopen_sink(sink.format, sink.options)
+    )

@@ -42,7 +42,7 @@ from engine.execution.kept_partitions import with_partitions
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
-from engine.execution.shares import Share, shares
+from engine.execution.shares import Share, Spread, shares
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.execution.task_specs import Beginning, task_specs
@@ -64,7 +64,7 @@ class Attempt:
     :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
     :ivar starts: where each stream goes on, or begins.
-    :ivar partitions: how many the sources have; ``tasks`` read them.
+    :ivar spread: all 0 before it is known.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Attempt:
         self.committed_offsets: tuple[Offset, ...] | None = None
         self.starts: tuple[Offset, ...] = ()
         self.is_reconfiguring = False
-        self.partitions = self.tasks = 0
+        self.spread = Spread()
         self._rescaling = Event()
         self._state = EpochState()
         """Behind the last committed epoch."""
@@ -250,8 +250,9 @@ class Attempt:
             None if slots is None else slots.total,
             self._definition.reducers(sum(counts), self._groups, asked_reducers(self._definition)),
         )
-        self.partitions, self.tasks = sum(counts), len(split)
         self._shares = shares(found, split, self._groups)
+        readers = sum(each.stage < len(found) for each in self._shares)
+        self.spread = Spread(sum(counts), readers, len(split))
         self._runner.tasks = [share.names for share in self._writing]
         if self._definition.keeps_state:
             self._runner.key_groups = self._groups
@@ -300,8 +301,8 @@ class Attempt:
             logger.warning(
                 "%s %d partitions share %d tasks until there are more slots",
                 exc.message,
-                self.partitions,
-                self.tasks,
+                self.spread.partitions,
+                self.spread.readers,
             )
             self._start.listener.on_waiting(None)
             self._await_slots()  # they may be taken by now

@@ -33,6 +33,7 @@ from engine.execution.lag import has_reached, lags, total_lag
 from engine.execution.launcher import Launcher
 from engine.execution.query_start import QueryStart
 from engine.execution.restart_budget import Blame, RestartPolicy, blame
+from engine.execution.shares import Spread
 from engine.execution.sharing import TaskSharing
 from engine.execution.summarizing import SummaryKeeper
 from engine.execution.wanted_epochs import WantedEpochs
@@ -423,14 +424,9 @@ class ContinuousExecution:
             return self.committed_epoch >= epoch
 
     @property
-    def partitions(self) -> int:
-        """How many partitions the sources have."""
-        return 0 if self._attempt is None else self._attempt.partitions
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks read them."""
-        return 0 if self._attempt is None else self._attempt.tasks
+    def spread(self) -> Spread:
+        """Over how many tasks the query is spread; all 0 before it is known."""
+        return Spread() if self._attempt is None else self._attempt.spread
 
     def await_all_available(self) -> None:
         """Wait until what is in the sources now is committed, or the query has ended. Of a source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.exchange.key_groups import KEY_GROUPS, groups_of
 
@@ -35,6 +35,18 @@ class Share:
         return frozenset(
             number for number, name in enumerate(self.names, self.first) if name in names
         )
+
+
+class Spread(NamedTuple):
+    """Over how many tasks a query is spread.
+
+    :ivar partitions: of all sources.
+    :ivar readers: so many tasks read them; ``tasks`` counts those of stages, too.
+    """
+
+    partitions: int = 0
+    readers: int = 0
+    tasks: int = 0
 
 
 def shares(

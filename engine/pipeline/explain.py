@@ -33,7 +33,7 @@ def explain(
     *,
     sink: str,
     partitions: int | None,
-    tasks: int,
+    readers: int,
     epoch_interval_ms: int,
     delivery: str,
     needs: str = "",
@@ -41,12 +41,14 @@ def explain(
     """The whole query, from the sources on top to the sink.
 
     :param partitions: of the sources; None if they tell it when the query starts.
-    :param tasks: how many read them.
+    :param readers: how many tasks read them.
     :param sink: the sink's description, without secrets.
     :param delivery: what the sink guarantees, e.g. ``exactly-once``.
     :param needs: which tasks there are, and what they need, if that is to be told.
     """
-    shared = f", read by {tasks} task{'s' * (tasks > 1)}" if tasks < (partitions or 0) else ""
+    shared = ""
+    if readers < (partitions or 0):
+        shared = f", read by {readers} task{'s' * (readers > 1)}"
     count = "as the source tells when the query starts" if partitions is None else partitions
     written = next(each for each in pipelines if each.exchange is None)
     columns = ", ".join(f"{f.name} {sql_name(f.type)}" for f in written.schema)

@@ -115,7 +115,7 @@ def _explain_ours(
         planned.pipelines,
         sink=sink.description,
         partitions=partitions,
-        tasks=reading or (partitions or 0),
+        readers=reading or (partitions or 0),
         epoch_interval_ms=planned.interval_ms,
         delivery=sink.driver.delivery,
         needs="" if demand is None else _needs(demand),

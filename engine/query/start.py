@@ -97,8 +97,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         return explain(
             planned.pipelines,
             sink=sink.description,
-            partitions=execution.partitions,
-            tasks=execution.tasks,
+            partitions=execution.spread.partitions,
+            readers=execution.spread.readers,
             epoch_interval_ms=interval_ms,
             delivery=sink.driver.delivery,
         )

@@ -187,6 +187,11 @@ def test_the_sink_s_folder(stopped: LiveCheckpoint, tmp_path: Path, context: Any
     ("arguments", "problem"),
     [
         ({"keep_bytes": 1, "sink_path": "/out"}, "sink_path is for compact_sink"),
+        ({"keep_bytes": 1, "sink": {"format": "json"}}, "sink is for compact_sink"),
+        (
+            {"keep_bytes": 1, "compact_sink": True, "sink_path": "/o", "sink": {"format": "json"}},
+            "give sink or sink_path",
+        ),
         ({}, "give keep_epochs"),
     ],
 )

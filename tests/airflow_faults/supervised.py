@@ -159,8 +159,12 @@ SCENARIOS = (
     Scenario("supervised: cleared while deferred", cleared),
     Scenario("supervised: marked failed while deferred", marked_failed),
     Scenario("supervised: marked failed while running", marked_failed_while_running),
-    Scenario("supervised: triggerer suspended, a second one", suspended, two_triggerers=True),
-    Scenario("query killed, and its standby takes over", standby_takes_over),
+    Scenario(
+        "supervised: triggerer suspended, a second one, then marked failed",
+        suspended,
+        two_triggerers=True,
+    ),
+    Scenario("query killed, its standby takes over, then marked failed", standby_takes_over),
     Scenario("query and standby killed, and the task cleared", both_killed_and_cleared),
     Scenario("query of a real Spark killed while supervised", killed_with_its_spark),
 )

@@ -95,7 +95,7 @@ def test_other_partitions_are_a_mark(story: Story) -> None:
     query.awaitEpoch(0, WAIT_S)
     with story.feed.changed:
         story.feed.available.append(0)
-    wait_until(lambda: query._execution.partitions == 3, "three partitions")
+    wait_until(lambda: query._execution.spread.partitions == 3, "three partitions")
     query.stop()
     assert "reconfigured" in [kind for kind, _ in marks(story)]
 

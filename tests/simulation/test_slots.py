@@ -147,7 +147,7 @@ def test_when_the_time_is_over_partitions_share_what_is_free(
     query = story.start(Cluster(lambda: Slots(16, 6), supply), clock, interval_ms=0)
     with caplog.at_level("WARNING"):
         finish(story, query, 100)
-    assert query._execution.tasks == 5
+    assert query._execution.spread.tasks == 5
     assert query.status["restarts"] == 0
     assert clock.monotonic_s() == pytest.approx(supply.timeout_s)
     assert "20 partitions share 5 tasks" in caplog.text
@@ -159,11 +159,11 @@ def test_executors_that_are_lost_for_good_are_done_without(tmp_path: Path) -> No
     cluster = Cluster(lambda: Slots(3, 3) if lost.is_set() else Slots(8, 8))
     query = story.start(cluster, clock, interval_ms=0, retry_infrastructure_for_ms=HOUR_MS)
     assert query.awaitEpoch(0, WAIT_S)
-    assert query._execution.tasks == 8
+    assert query._execution.spread.tasks == 8
     lost.set()
     story.feed.faults[(1, 3)] = SystemExit("out of memory")
     finish(story, query, 40)
-    assert query._execution.tasks == 3
+    assert query._execution.spread.tasks == 3
     assert clock.monotonic_s() >= CLUSTER.timeout_s
 
 
@@ -229,7 +229,7 @@ def test_slots_are_kept_for_other_jobs(tmp_path: Path, free: int, tasks: int) ->
         Cluster(lambda: Slots(8, free)), ManualClock(), interval_ms=0, slots_to_keep_free=2
     )
     finish(story, query, 50)
-    assert query._execution.tasks == tasks
+    assert query._execution.spread.tasks == tasks
 
 
 def test_slots_to_keep_free_that_are_not_there(story: Story) -> None:
@@ -243,7 +243,7 @@ def test_a_sink_that_starts_jobs_is_left_a_slot(tmp_path: Path, slots: int, task
     story.sink.taskSlots = 1
     query = story.start(Cluster(lambda: Slots(slots, slots), LOCAL))
     finish(story, query, 30)
-    assert query._execution.tasks == tasks
+    assert query._execution.spread.tasks == tasks
 
 
 class Placing(ThreadLauncher):

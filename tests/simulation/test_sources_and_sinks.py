@@ -176,7 +176,7 @@ def test_partitions_share_the_slots_there_are(tmp_path: Path) -> None:
     query = story.start(FewSlots(2))
     story.feed.add(50)
     query.processAllAvailable()
-    assert (query._execution.partitions, query._execution.tasks) == (7, 2)
+    assert (query._execution.spread.partitions, query._execution.spread.tasks) == (7, 2)
     query.drain(WAIT_S)
     assert story.sink.assert_exactly_once(7) == 350
     assert story.checkpoint.committed_offsets() == ({str(p): 50 for p in range(7)},)
@@ -189,7 +189,7 @@ def test_shared_partitions_survive_their_task(tmp_path: Path) -> None:
     await_running(query)
     story.feed.add(40)
     query.processAllAvailable()
-    assert query._execution.tasks == 2
+    assert query._execution.spread.tasks == 2
     query.drain(WAIT_S)
     assert story.sink.assert_exactly_once(5) == 200
 
@@ -249,7 +249,7 @@ def test_partitions_spread_when_there_are_more_slots(
     story = Story(tmp_path, partitions=4)
     query = story.start(FewSlots(1, 1, 4))
     story.feed.add(5)
-    while query._execution.tasks < 4:
+    while query._execution.spread.tasks < 4:
         assert not query.awaitTermination(0.01)
     query.processAllAvailable()
     query.drain(WAIT_S)

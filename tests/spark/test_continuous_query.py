@@ -25,6 +25,7 @@ from engine.errors import (
     TransformError,
     UnsupportedQueryError,
 )
+from engine.execution.shares import Spread
 from engine.execution.slots import Slots
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import ContinuousStreamWriter
@@ -220,6 +221,18 @@ def test_partitions_share_the_slots_there_are(
     assert_complete(values, partitions=5)
 
 
+def test_tasks_of_a_stage_read_no_partitions(
+    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = rate(spark, partitions=5).groupBy("value").count()
+    writer = write_stream(counts).format("noop").outputMode("update").option("reducers", 1)
+    query = start(writer.trigger(continuous="100 milliseconds"))
+    query.awaitEpoch(0, WAIT_S)
+    query.explain()
+    assert "Partitions 5, read by 1 task\n" in capsys.readouterr().out
+    assert query._execution.spread == Spread(partitions=5, readers=1, tasks=2)
+
+
 def test_more_tasks_than_slots_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     writer = files(rate(spark, partitions=5), tmp_path).option("partitionsPerTask", 1)
     with pytest.raises(NotEnoughSlotsError, match=r"5 tasks .* 2 of the 2 slots"):
@@ -232,7 +245,7 @@ def test_busy_slots_are_not_free(spark: SparkSession, tmp_path: Path, start: Sta
     query.awaitEpoch(0, WAIT_S)
     two = start(files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="4 seconds"))
     assert two.awaitEpoch(0, WAIT_S)
-    assert two._execution.tasks == 1
+    assert two._execution.spread.tasks == 1
     with pytest.raises(NotEnoughSlotsError, match="0 of the 2 slots are free"):
         files(rate(spark, partitions=2), tmp_path / "three", slotTimeout="1 second").start()
 
@@ -249,7 +262,7 @@ def test_a_job_of_somebody_else_that_takes_the_slots(
     monkeypatch.setattr(SparkLauncher, "slots", lambda self: Slots(2, 2))
     late = start(files(rate(spark, partitions=2), tmp_path / "two", slotTimeout="4 seconds"))
     assert late.awaitEpoch(0, WAIT_S)
-    assert late._execution.tasks == 1
+    assert late._execution.spread.tasks == 1
     assert late.status["restarts"] == 0
 
 
@@ -261,7 +274,7 @@ def test_a_function_of_batches_finds_a_slot(spark: SparkSession, start: Start) -
         .trigger(continuous="100 milliseconds")
     )
     await_read(query)
-    assert query._execution.tasks == 1
+    assert query._execution.spread.tasks == 1
     query.drain(WAIT_S)
     assert sum(counts) > 0
 

@@ -309,7 +309,7 @@ def test_explain(rate: DataFrame) -> None:
         [pipeline],
         sink="noop[]",
         partitions=4,
-        tasks=2,
+        readers=2,
         epoch_interval_ms=1000,
         delivery="exactly-once",
     )

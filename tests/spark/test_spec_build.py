@@ -22,6 +22,10 @@ def query(spark):
     df = spark.readStream.format("rate").load()
     return write_stream(df).format("console").queryName("its own").option("truncate", "false")
 
+def counting(spark):
+    counts = spark.readStream.format("rate").load().groupBy("value").count()
+    return write_stream(counts).format("memory").queryName("counts").outputMode("update")
+
 def forgotten(spark):
     return spark.readStream.format("rate").load()
 
@@ -112,6 +116,16 @@ def test_a_function_may_build_the_query(spark: SparkSession, module: str) -> Non
     spec = load_spec({"query": f"{module}:query", "name": "mine", "sink": {"format": "noop"}})
     writer = build(spec, spark)
     assert (writer.request.sink_format, writer.request.query_name) == ("noop", "mine")
+
+
+def test_what_the_document_does_not_say_stays_the_function_s(
+    spark: SparkSession, module: str
+) -> None:
+    def mode(**sink: str) -> str:
+        document = {"query": f"{module}:counting", "sink": {"format": "noop", **sink}}
+        return build(load_spec(document), spark).request.output_mode
+
+    assert (mode(), mode(output_mode="complete")) == ("update", "complete")
 
 
 @pytest.mark.parametrize(

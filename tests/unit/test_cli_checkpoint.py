@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,9 @@ def test_prune_many(checkpoint: Path, capsys: Captured) -> None:
     code, _, err = called(capsys, *arguments, "--sink-path", "/out")
     assert code == 2
     assert "there is one --sink-path" in err
+    code, _, err = called(capsys, *arguments, "--spec", "query.yaml")
+    assert code == 2
+    assert "there is one --spec" in err
     code, _, err = called(capsys, "prune", f"{checkpoint}/nothing*")
     assert code == 2
     assert "No checkpoint matches" in err
@@ -60,6 +64,20 @@ def test_prune_a_sink(checkpoint: Path, tmp_path: Path, capsys: Captured) -> Non
     code, text, _ = called(capsys, *arguments, "--dry-run")
     assert code == 0
     assert "Would remove 0 entries of the sink's log and 0 data files" in text, "they are young"
+    spec = tmp_path / "query.json"
+    for sink, problem in (
+        ({"format": "parquet", "options": options}, None),
+        ({"format": "parquet", "options": {"path": "/other"}}, "writes to .*, not to /other"),
+        ({"format": "delta", "options": options}, "The epochs of the sink delta are no files"),
+        (None, "names no sink.*--sink-path"),
+    ):
+        named = {"source": {"format": "rate"}, "sink": sink, "checkpoint_location": "/c"}
+        if sink is None:
+            named = {"query": "json:dumps"}
+        spec.write_text(json.dumps(named))
+        code, _, err = called(capsys, *arguments, "--dry-run", "--spec", spec)
+        assert code == (0 if problem is None else 2)
+        assert re.search(problem or "^$", err, re.DOTALL)
     code, _, err = called(capsys, *arguments, "--remove-orphans", "1 minute")
     assert code == 2
     assert "3600 s old or more" in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableE
 from engine.pipeline.explain import describe_connector
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
+from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.file_sink_rewind import reopen
 from engine.sinks.files.file_sink_upkeep import prune_sink
 from engine.sinks.reopen import recorded_sink
@@ -176,37 +178,66 @@ def test_a_store_that_is_not_there_or_refuses(s3: S3, settings: Settings, url: s
         sink("s3://nowhere/x", settings).write(iter([rows(1)]))
 
 
-@pytest.mark.usefixtures("environment")
-def test_what_no_epoch_names_is_pruned(
-    url: str, settings: Settings, fs: Any, tmp_path: Path
-) -> None:
-    """By the checkpoint, which keeps no secrets: the environment has them."""
+@dataclass
+class Left:
+    """A checkpoint whose query has committed row 2 and left a file with row 1.
+
+    :ivar file: what was left.
+    """
+
+    checkpoint: Checkpoint
+    file: SinkFile
+
+    def now_ms(self) -> int:
+        return self.file.modified_ms + 2 * 3_600_000
+
+
+@pytest.fixture
+def left(url: str, settings: Settings, tmp_path: Path) -> Left:
     made = sink(url, settings, compactInterval=3)
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
     checkpoint.create_or_read_query_id("q")
     parts = {"sink": {"format": "parquet", "options": {"path": url}}}
     write_fingerprint(checkpoint.storage, parts)
     lease = Lease.acquire(checkpoint, run_id="r")
-    left = prepared(made, rows(1))
+    file = prepared(made, rows(1)).files[0]
     made.commit([prepared(made, rows(2))], 0)
     lease.release(QueryState.STOPPED)
+    return Left(checkpoint, file)
+
+
+@pytest.mark.usefixtures("environment")
+def test_what_no_epoch_names_is_pruned(url: str, settings: Settings, fs: Any, left: Left) -> None:
+    """By the checkpoint, which keeps no secrets: the environment has them."""
     assert len(data_files(url, fs)) == 2
-    young = prune_sink(checkpoint, orphans_older_than_s=3_600)
+    young = prune_sink(left.checkpoint, orphans_older_than_s=3_600)
     assert young is not None
     assert young.removed_files == 0
-
-    class Later:
-        def now_ms(self) -> int:
-            return left.files[0].modified_ms + 2 * 3_600_000
-
-    old = prune_sink(checkpoint, orphans_older_than_s=3_600, clock=Later())  # type: ignore[arg-type]
+    old = prune_sink(left.checkpoint, orphans_older_than_s=3_600, clock=left)  # type: ignore[arg-type]
     assert old is not None
-    assert (old.path, old.removed_files, old.removed_bytes) == (url, 1, left.files[0].size)
-    assert ids(made, fs) == [2]
-    assert recorded_sink(checkpoint) is not None
+    assert (old.path, old.removed_files, old.removed_bytes) == (url, 1, left.file.size)
+    assert ids(sink(url, settings), fs) == [2]
+    assert recorded_sink(left.checkpoint) is not None
     found = reopen({"PATH": url})
     assert found is not None
     found.checkRewind(0)
+
+
+@pytest.mark.parametrize("with_path", [True, False])
+def test_what_opens_the_bucket_may_be_given(
+    with_path: bool, url: str, settings: Settings, fs: Any, left: Left
+) -> None:
+    """The environment has nothing; the checkpoint tells the path."""
+    given = {**settings, **({"path": url} if with_path else {})}
+    report = prune_sink(
+        left.checkpoint,
+        sink=("parquet", given),
+        orphans_older_than_s=3_600,
+        clock=left,  # type: ignore[arg-type]
+    )
+    assert report is not None
+    assert (report.path, report.removed_files) == (url, 1)
+    assert ids(sink(url, settings), fs) == [2]
 
 
 @pytest.fixture

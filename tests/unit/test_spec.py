@@ -58,7 +58,7 @@ def test_all_keys_are_read() -> None:
     assert spec.source.schema == "carrier STRING, dep_delay INT"
     assert spec.sql == GOOD["sql"]
     assert spec.sink is not None
-    assert (spec.sink.format, spec.sink.output_mode) == ("parquet", "append")
+    assert (spec.sink.format, spec.sink.output_mode) == ("parquet", None)
     assert spec.sink.partition_by == ("carrier",)
     assert spec.trigger == ("continuous", "1 second")
     assert spec.checkpoint_location == "checkpoint"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from airflow_provider_continuous.tasks.arguments import given, optional_number
+from engine.sinks.reopen import reopen_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,21 +25,35 @@ class PinEpochOperator(CheckpointOperator):
         pin of this name already, and no other epoch is asked for, it stays and is returned: a retry
         finds the pin of the first attempt.
     :param epoch: a committed epoch (templated); None: the last one.
+    :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
+        has one: for a checkpoint that does not tell which sink its query has, or for a sink that
+        is reached with secrets, which no checkpoint tells.
     """
 
-    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "name", "epoch")
+    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "name", "epoch", "sink")
+    template_fields_renderers = {"sink": "json"}  # noqa: RUF012
 
-    def __init__(self, *, name: str, epoch: int | str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        epoch: int | str | None = None,
+        sink: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.name = name
         self.epoch = epoch
+        self.sink = sink
         self._given = given(epoch=epoch)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the epoch."""
         with final_errors():
             hook = self.engine_hook("pinned")
-            pin = hook.pin(self.name, optional_number("epoch", self.epoch, self._given))
+            sink = None if self.sink is None else reopen_sink(*connected_sink(self.sink, "sink"))
+            epoch = optional_number("epoch", self.epoch, self._given)
+            pin = hook.pin(self.name, epoch, sink=sink)
         self.log.info("Epoch %d of %s is pinned as %s.", pin.epoch, hook.location.url, pin.name)
         return pin.to_dict()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.compat import AirflowException, AirflowFailException
+from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.deploy.leftovers import tidy
 from airflow_provider_continuous.deploy.submission import log_folders
 from airflow_provider_continuous.errors import final_errors, is_final
@@ -57,6 +58,9 @@ class PruneCheckpointOperator(CheckpointOperator):
     :param orphans_older_than: how old such a file must be, a timedelta or seconds; an hour or more.
     :param sink_path: the folder of the sink (templated), for a checkpoint that does not tell it:
         Spark's own, or one that no recent engine has run.
+    :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
+        has one: what opens the bucket of a files sink, which no checkpoint tells. Its path may be
+        left out: the checkpoint tells it. Without, the worker's environment opens it.
     :param dry_run: remove nothing, return what would be removed.
     """
 
@@ -65,7 +69,9 @@ class PruneCheckpointOperator(CheckpointOperator):
         "keep_epochs",
         "keep_bytes",
         "sink_path",
+        "sink",
     )
+    template_fields_renderers = {"sink": "json"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class PruneCheckpointOperator(CheckpointOperator):
         remove_orphans: bool = False,
         orphans_older_than: timedelta | float = ORPHAN_AGE_S,
         sink_path: str | None = None,
+        sink: Mapping[str, Any] | None = None,
         dry_run: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -85,6 +92,10 @@ class PruneCheckpointOperator(CheckpointOperator):
             raise ValueError(f"{self.task_id}: give keep_epochs, keep_for or both, or keep_bytes.")
         if sink_path is not None and not (compact_sink or remove_orphans):
             raise ValueError(f"{self.task_id}: sink_path is for compact_sink or remove_orphans.")
+        if sink is not None and not (compact_sink or remove_orphans):
+            raise ValueError(f"{self.task_id}: sink is for compact_sink or remove_orphans.")
+        if sink is not None and sink_path is not None:
+            raise ValueError(f"{self.task_id}: give sink or sink_path; sink has a path, too.")
         self.keep_epochs = keep_epochs
         self.keep_for = optional_duration(f"{self.task_id}: keep_for", keep_for)
         self.keep_bytes = keep_bytes
@@ -95,6 +106,7 @@ class PruneCheckpointOperator(CheckpointOperator):
             f"{self.task_id}: orphans_older_than", orphans_older_than
         )
         self.sink_path = sink_path
+        self.sink = sink
         self.prune_dry_run = dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -115,6 +127,7 @@ class PruneCheckpointOperator(CheckpointOperator):
         if self.compact_sink or self.remove_orphans:
             sink = hook.prune_sink(
                 self.sink_path,
+                sink=None if self.sink is None else connected_sink(self.sink, "sink"),
                 compact=self.compact_sink,
                 orphans_older_than=self.orphans_older_than if self.remove_orphans else None,
                 dry_run=self.prune_dry_run,

@@ -21,8 +21,9 @@ class RewindCheckpointOperator(CheckpointOperator):
     from there.
 
     Refuses, before anything changes, while a run holds the checkpoint, and if the sink cannot take
-    back the rows of later epochs: files sinks can; memory and noop keep nothing; all others cannot.
-    The later entries of the logs are moved to the checkpoint's folder ``rewound``, never deleted.
+    back the rows of later epochs. Files, Delta, Iceberg, PostgreSQL and SQL can, unless they say
+    why not; memory and noop keep nothing; all others cannot. The later entries of the logs are
+    moved to the checkpoint's folder ``rewound``, never deleted.
 
     For checkpoints that the engine has run. Returns to_epoch, from_epoch, generation, aside and
     taken_back.
@@ -32,7 +33,8 @@ class RewindCheckpointOperator(CheckpointOperator):
     :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
         has one: for a checkpoint that does not tell which sink its query has, or for a sink that
         is reached with secrets, which no checkpoint tells.
-    :param accept_repeats: go on with a sink that cannot take rows back: it gets them again.
+    :param accept_repeats: go on with a sink that can never take rows back: it gets them again. One
+        that can, but not these, refuses all the same.
     """
 
     template_fields: Sequence[str] = (

@@ -61,7 +61,9 @@ def _read(source: SourceSpec, spark: SparkSession) -> DataFrame:
 def _apply(spec: QuerySpec, writer: ContinuousStreamWriter) -> ContinuousStreamWriter:
     sink = spec.sink
     if sink is not None:
-        writer.format(sink.format).options(**sink.options).outputMode(sink.output_mode)
+        writer.format(sink.format).options(**sink.options)
+        if sink.output_mode is not None:
+            writer.outputMode(sink.output_mode)
         if sink.partition_by:
             writer.partitionBy(*sink.partition_by)
     if spec.name is not None:

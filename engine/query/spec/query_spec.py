@@ -50,7 +50,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.options import parse_interval_ms
-from engine.base.output_modes import ALL_MODES, APPEND
+from engine.base.output_modes import ALL_MODES
 from engine.errors import ConfigError
 from engine.logs.json_lines import FORMATS
 from engine.query.spec.document import read_document
@@ -89,7 +89,8 @@ class SinkSpec:
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     partition_by: tuple[str, ...] = ()
-    output_mode: str = APPEND
+    output_mode: str | None = None
+    """None: ``append``, or what the query's function has set."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ _SINK = section(
         "format": Field(text, required=True),
         "options": Field(options, default={}),
         "partition_by": Field(names, default=()),
-        "output_mode": Field(choice(*ALL_MODES), default=APPEND),
+        "output_mode": Field(choice(*ALL_MODES)),
         "connection": Field(report_connection),
     }
 )

@@ -33,7 +33,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files.places import Place, place_of, recorded_place
+from engine.sinks.files.places import STORAGE, Place, recorded_place
 
 ORPHAN_AGE_S: Final = 86_400.0
 ORPHAN_AGE_MIN_S: Final = 3_600.0
@@ -66,6 +66,7 @@ def prune_sink(
     checkpoint: Checkpoint,
     path: str | None = None,
     *,
+    sink: tuple[str, Mapping[str, str]] | None = None,
     compact: bool = True,
     orphans_older_than_s: float | None = None,
     dry_run: bool = False,
@@ -75,6 +76,8 @@ def prune_sink(
 
     :param checkpoint: of the query, pruned already: the sink's log keeps what its epochs need.
     :param path: the sink's folder; None: the one that the query had at its last start.
+    :param sink: its format and options: those with ``storage.`` open a bucket, and no checkpoint
+        tells them. Without them the environment opens it.
     :param compact: remove entries of the sink's log.
     :param orphans_older_than_s: remove data files of no epoch that are older, an hour or more;
         None: remove none.
@@ -88,23 +91,31 @@ def prune_sink(
             f"{ORPHAN_AGE_MIN_S:g} s old or more.",
             hint="Younger ones may belong to a run that has just begun.",
         )
-    parts = read_fingerprint(checkpoint.storage)
-    if parts is None and path is None:
+    name, options = ("parquet", {}) if sink is None else sink
+    if not sink_kind(name).is_files:
+        raise ConfigError(
+            f"The epochs of the sink {name} are no files.",
+            hint="Give a sink of files; what tables need is done by `continuous maintain`.",
+        )
+    given = dict(options)
+    if path is not None:
+        given = {key: value for key, value in given.items() if key.lower() != "path"}
+        given["path"] = path
+    told, parts = recorded_place(given), read_fingerprint(checkpoint.storage)
+    if parts is None and told is None:
         raise ConfigError(
             f"{checkpoint.url} does not tell which sink its query has.",
             hint="Give the path of the sink's folder.",
         )
-    recorded = None if parts is None else _place(parts["sink"])
-    place = recorded if path is None else place_of(path, {}, "sink")
+    recorded = None if parts is None else _place(parts["sink"], given)
+    place = told or recorded
     if place is None:
         return None
-    if recorded is not None:
-        if recorded.url != place.url:
-            raise ConfigError(
-                f"The query of {checkpoint.url} writes to {recorded.url}, not to {place.url}.",
-                hint="Leave the path out, or give the checkpoint of the query that writes there.",
-            )
-        place = recorded  # it knows how to open it
+    if recorded is not None and recorded.url != place.url:
+        raise ConfigError(
+            f"The query of {checkpoint.url} writes to {recorded.url}, not to {place.url}.",
+            hint="Leave the path out, or give the checkpoint of the query that writes there.",
+        )
     log = FileSinkLog(place.log(FOLDER))
     doomed: dict[str, int] = {}
     orphans: dict[str, int] = {}
@@ -130,9 +141,12 @@ def prune_sink(
     )
 
 
-def _place(sink: Mapping[str, Any]) -> Place | None:
+def _place(sink: Mapping[str, Any], given: Mapping[str, str]) -> Place | None:
     """None if it is another kind of sink."""
-    return recorded_place(sink["options"]) if sink_kind(sink["format"]).is_files else None
+    if not sink_kind(sink["format"]).is_files:
+        return None
+    opening = {key: value for key, value in given.items() if key.lower().startswith(STORAGE)}
+    return recorded_place({**opening, **sink["options"]})
 
 
 def _check_folder(checkpoint: Checkpoint, log: FileSinkLog) -> None:

@@ -1,0 +1,76 @@
+"""What operators do to a files sink in a bucket, which nothing but a connection opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("moto.server", reason="needs moto[server]")
+
+from airflow_provider_continuous.compat import AirflowFailException
+from airflow_provider_continuous.operators.checkpoint import (
+    PinEpochOperator,
+    PruneCheckpointOperator,
+)
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.test_checkpoint_operators import record_sink, run
+from tests.servers.s3 import S3, s3_server
+from tests.unit.test_files_sink import SCHEMA, commit, rows, writer
+
+EPOCHS = 3
+SINK = {"format": "parquet", "connection": "lake"}
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def url(s3: S3, connection: Callable[..., None], live: LiveCheckpoint) -> str:
+    """The folder of the sink of a query that has ended. Its checkpoint tells it, but no secret."""
+    url = f"s3://{s3.bucket()}/out"
+    endpoint = {"endpoint_url": s3.endpoint, "region_name": "us-east-1"}
+    connection("lake", "aws", login="test", password="test", extra=endpoint)
+    options = {"storage.key": "test", "storage.secret": "test"}
+    options["storage.client_kwargs.endpoint_url"] = s3.endpoint
+    sink = writer(url, SCHEMA, "parquet", **options)
+    live.hold()
+    live.commit(*range(EPOCHS))
+    live.end(QueryState.STOPPED)
+    for epoch in range(EPOCHS):
+        commit(sink, epoch, rows(epoch))
+    record_sink(live, "parquet", path=url)
+    return url
+
+
+@pytest.mark.parametrize("with_path", [True, False])
+def test_prune(with_path: bool, url: str, live: LiveCheckpoint, context: Any) -> None:
+    options = {"path": url} if with_path else {}
+    arguments = {"checkpoint_location": live.location, "keep_epochs": 2, "compact_sink": True}
+    report = run(
+        PruneCheckpointOperator,
+        context,
+        **arguments,
+        sink={**SINK, "options": options},
+        remove_orphans=True,
+    )
+    assert report["sink"]["path"] == url
+    assert report["sink"]["removed_files"] == 0
+    with pytest.raises(AirflowFailException, match=f"writes to {url}, not to s3://other"):
+        run(PruneCheckpointOperator, context, **arguments, sink_path="s3://other/out")
+    table = {"format": "delta", "options": {"path": url}}
+    with pytest.raises(AirflowFailException, match="The epochs of the sink delta are no files"):
+        run(PruneCheckpointOperator, context, **arguments, sink=table)
+
+
+def test_pin(url: str, live: LiveCheckpoint, context: Any, tmp_path: Path) -> None:
+    sink = {**SINK, "options": {"path": url}}
+    pin = run(PinEpochOperator, context, checkpoint_location=live.location, name="gold", sink=sink)
+    assert pin["epoch"] == EPOCHS - 1
+    assert live.checkpoint.pins()[0].sink_position is not None
