@@ -244,14 +244,19 @@ def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> SinkContext:
     """What a sink is told of the run that holds the lease. A rewind that is still to be finished
     counts: the run will finish it before it commits anything."""
     storage = checkpoint.storage
-    query_id, *rewinds = storage.together(
-        checkpoint.query_id, partial(_read_intent, checkpoint), partial(read_rewound, storage)
+    query_id, prepared, *read = storage.together(
+        checkpoint.query_id,
+        checkpoint.prepared.ids,
+        partial(_read_intent, checkpoint),
+        partial(read_rewound, storage),
     )
+    rewinds = [each.generation for each in read if each is not None]
     return SinkContext(
         query_id=query_id or "",
         run_id=lease.run_id,
         generation=lease.generation,
-        timeline=max([each.generation for each in rewinds if each is not None], default=0),
+        timeline=max(rewinds, default=0),
+        inherited=not prepared and not rewinds,
     )
 
 

@@ -18,12 +18,15 @@ class SinkContext:
         a run that has lost the query, and must be refused.
     :param timeline: changes with each rewind, and with nothing else, as PostgreSQL's does with each
         recovery to an earlier point: the generation of the last rewind, 0 if there was none.
+    :param inherited: whether the query has never prepared an epoch: what the checkpoint has logged
+        came with it, from Spark or from the query it is a copy of, and this sink need not know it.
     """
 
     query_id: str
     run_id: str
     generation: int
     timeline: int
+    inherited: bool = False
 
 
 @runtime_checkable

@@ -63,7 +63,8 @@ class TableWriter(TableRewind[E], ContinuousWriter, ABC, Generic[E, T]):
 
     def checkLogged(self, epoch: int) -> None:
         """:raises ContinuousError: the table is gone, or what was noted of the query is."""
-        if epoch < 0 or (self._table is not None and self._noted is not None):
+        is_new = epoch < 0 or self._bound.inherited
+        if is_new or (self._table is not None and self._noted is not None):
             return
         kind = SinkUnavailableError if self._was_there and self._table is None else ConfigError
         what = f"table {self._epochs.table}" if self._table is None else "note of the query"

@@ -151,7 +151,7 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
     def checkLogged(self, epoch: int) -> None:
         """:raises ContinuousError: the table is gone. To make it anew would hide that its storage
         is not there."""
-        if self._target.table is not None or epoch < 0:
+        if self._target.table is not None or epoch < 0 or self._bound().inherited:
             return
         kind = ConfigError if self._seen is None else SinkUnavailableError
         raise kind(

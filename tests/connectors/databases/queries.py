@@ -44,10 +44,11 @@ class Query:
         timeline: int = 0,
         logged: int = -1,
         query_id: str = QUERY,
+        inherited: bool = False,
         prepared: Sequence[tuple[int, Sequence[Any]]] = (),
     ) -> None:
         self.sink = sink
-        self.context = SinkContext(query_id, "run", generation, timeline)
+        self.context = SinkContext(query_id, "run", generation, timeline, inherited)
         self._tasks: dict[int, TaskWriter] = {}
         _OPEN.append(self)
         sink.validate()

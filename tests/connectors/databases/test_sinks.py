@@ -171,6 +171,20 @@ def test_a_table_that_is_gone_is_not_made_anew(database: Database) -> None:
         query.sink.checkLogged(0)
 
 
+def test_a_copy_goes_on_in_its_own_table_and_in_the_same_one(database: Database) -> None:
+    """Its checkpoint has epochs that another query has written, and that are not looked for."""
+    Query(database.writer()).commit(0, rows(1))
+    same = Query(database.writer(), query_id="copy", logged=0, inherited=True)
+    same.commit(1, rows(2))
+    assert database.ids() == [1, 2]
+    database.run(f"DROP TABLE {database.table}")
+    own = Query(database.writer(), query_id="shadow", logged=0, inherited=True)
+    own.commit(1, rows(3))
+    assert database.ids() == [3]
+    with pytest.raises(ConfigError, match="has no note of the query"):
+        Query(database.writer(), query_id="lost", logged=0)
+
+
 def test_a_database_that_knows_nothing_of_the_query_is_refused(database: Database) -> None:
     query = Query(database.writer())
     query.commit(0, rows(1))
