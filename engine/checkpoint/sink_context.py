@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 
@@ -18,15 +18,15 @@ class SinkContext:
         a run that has lost the query, and must be refused.
     :param timeline: changes with each rewind, and with nothing else, as PostgreSQL's does with each
         recovery to an earlier point: the generation of the last rewind, 0 if there was none.
-    :param inherited: whether the query has never prepared an epoch: what the checkpoint has logged
-        came with it, from Spark or from the query it is a copy of, and this sink need not know it.
+    :param inherited: told by ``bind``: the query has never prepared an epoch. What its checkpoint
+        has logged is Spark's, or of the query it is a copy of, and need not be in this sink.
     """
 
     query_id: str
     run_id: str
     generation: int
     timeline: int
-    inherited: bool = False
+    inherited: bool = field(default=False, kw_only=True)
 
 
 @runtime_checkable

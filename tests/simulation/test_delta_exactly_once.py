@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.errors import ConfigError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
@@ -114,6 +115,21 @@ def test_a_rewind_through_the_recorded_sink(lake: Lake) -> None:
     assert (lake.rows(), lake.checkpoint.committed_epoch()) == (before, epoch)
     lake.run(1)
     assert lake.rows() == lake.committed()
+
+
+def test_a_copy_writes_to_a_table_of_its_own(lake: Lake, tmp_path: Path) -> None:
+    lake.run(3)
+    shadow = Lake(tmp_path / "shadow")
+    shadow.feed = lake.feed
+    copy_checkpoint(lake.checkpoint, shadow.checkpoint)
+    for _ in range(2):
+        shadow.run(1)
+    assert len(shadow.rows()) > 0
+    assert sorted(lake.rows() + shadow.rows()) == shadow.committed()
+    # From now on the table has to be there.
+    shadow.table.rename(tmp_path / "away")
+    with pytest.raises(ConfigError, match="there is no table"):
+        shadow.start()
 
 
 def test_a_table_that_is_away_for_a_while_is_waited_for(

@@ -13,9 +13,10 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
-from engine.checkpoint.rewind import INTENT, finish_rewind
+from engine.checkpoint.rewind import INTENT, finish_rewind, sink_context
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
     CheckpointError,
@@ -168,6 +169,24 @@ def test_a_sink_that_would_refuse_the_query_afterwards() -> None:
     world = World()
     with pytest.raises(ConfigError, match="remembers the epochs"):
         world.checkpoint.rewind(5, sink=Counting(), accept_repeats=True)
+
+
+def test_a_sink_is_told_whether_the_epochs_came_with_the_checkpoint(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+
+    def inherited() -> bool:
+        lease = Lease.acquire(checkpoint, run_id="r")
+        try:
+            return sink_context(checkpoint, lease).inherited
+        finally:
+            lease.release(QueryState.STOPPED)
+
+    for epoch in range(2):  # as Spark's own: nothing is prepared
+        checkpoint.offsets.add(epoch, OffsetEntry(({"0": epoch},)))
+        checkpoint.commits.add(epoch, CommitEntry())
+    assert inherited()
+    checkpoint.prepared.add(2, PreparedEntry(0, "r", ()))
+    assert not inherited()
 
 
 def test_a_running_query_is_not_rewound() -> None:

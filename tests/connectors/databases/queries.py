@@ -48,7 +48,7 @@ class Query:
         prepared: Sequence[tuple[int, Sequence[Any]]] = (),
     ) -> None:
         self.sink = sink
-        self.context = SinkContext(query_id, "run", generation, timeline, inherited)
+        self.context = SinkContext(query_id, "run", generation, timeline, inherited=inherited)
         self._tasks: dict[int, TaskWriter] = {}
         _OPEN.append(self)
         sink.validate()
