@@ -24,8 +24,9 @@ from engine.checkpoint.retention import PruneReport, prune
 from engine.checkpoint.rewind import RewindReport
 from engine.checkpoint.silence import Silence
 from engine.checkpoint.watermark import committed_watermark
+from engine.pipeline.given_sink import given_sink
 from engine.sinks.files.file_sink_upkeep import SinkPruneReport, prune_sink
-from engine.sinks.reopen import recorded_sink
+from engine.sinks.reopen import recorded_sink, reopen_sink
 
 LOST_AFTER_S = 60.0
 """A query that says nothing for so long is over for those who wait for what it does. One whose
@@ -151,7 +152,7 @@ class CheckpointHook(BaseHook):
         """Remove what nobody needs from the folder of the query's files sink.
 
         :param path: the folder; None: the one that the query had at its last start.
-        :param sink: its format and options, of which those with ``storage.`` open its bucket.
+        :param sink: its format and options; what the checkpoint tells may be left out.
         :param compact: remove entries of the sink's log that its compactions hold too.
         :param orphans_older_than: remove data files of no epoch that are older.
         :returns: None: the query's sink writes no files.
@@ -159,7 +160,7 @@ class CheckpointHook(BaseHook):
         return prune_sink(
             self.checkpoint,
             path,
-            sink=sink,
+            sink=None if sink is None else (sink[0], given_sink(self.checkpoint, *sink)),
             compact=compact,
             orphans_older_than_s=None
             if orphans_older_than is None
@@ -186,6 +187,15 @@ class CheckpointHook(BaseHook):
                 return known
         found = recorded_sink(self.checkpoint) if sink is None else sink
         return self.checkpoint.pin(name, epoch, sink=found)
+
+    def reopened(self, name: str, options: Mapping[str, str]) -> Any:
+        """Return a sink for :meth:`pin` and :meth:`rewind`; None if it cannot take rows back.
+
+        :param name: the sink's format.
+        :param options: of the sink; what the checkpoint tells may be left out.
+        :raises ConfigError: the query has another sink.
+        """
+        return reopen_sink(name, given_sink(self.checkpoint, name, options))
 
     def unpin(self, name: str) -> None:
         """Forget a pin.

@@ -29,14 +29,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.base.json_text import dump, load_object
+from engine.base.json_text import dump
+from engine.checkpoint.copy_record import CopyRecord, read_copy
 from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewind import INTENT
 from engine.checkpoint.rewound import last_rewind
-from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
+from engine.errors import CheckpointError, ConfigError
 from engine.snapshots.names import FOLDER as STATE
 from engine.snapshots.names import SnapshotName
 from engine.snapshots.retention import removable
@@ -77,17 +78,6 @@ class CopyReport:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class CopyRecord:
-    """``control/copy``: what a copy was made of."""
-
-    source: str
-    source_id: str | None
-    to_epoch: int
-    query_id: str
-    asked_by: str | None = None
 
 
 def copy_checkpoint(
@@ -153,24 +143,6 @@ def _report(
         files=files,
         bytes=size,
     )
-
-
-def read_copy(checkpoint: Checkpoint) -> CopyRecord | None:
-    """What a checkpoint was copied from; None if it is no copy.
-
-    :raises CheckpointCorruptError: the record is unreadable.
-    """
-    try:
-        data = checkpoint.storage.read(COPY_RECORD)
-    except FileNotFoundError:
-        return None
-    try:
-        return CopyRecord(**load_object(data))
-    except (ValueError, TypeError) as exc:
-        raise CheckpointCorruptError(
-            f"{checkpoint.storage.path(COPY_RECORD)} cannot be read: {exc}.",
-            hint="Delete it: it only tells where the checkpoint was copied from.",
-        ) from exc
 
 
 # -- reading --------------------------------------------------------------------------------------

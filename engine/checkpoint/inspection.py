@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.checkpoint.copies import read_copy
+from engine.checkpoint.copy_record import read_copy
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.logs.metadata_log import entry_id
 from engine.checkpoint.pins import Pin

@@ -42,6 +42,7 @@ from typing import Any
 
 from engine.base.clock import Clock
 from engine.base.json_text import JSON, dump, load_object
+from engine.checkpoint.copy_record import read_copy
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
@@ -50,7 +51,7 @@ from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, read_rewound
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
     CheckpointCorruptError,
@@ -240,23 +241,29 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     storage.delete(INTENT)
 
 
-def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> SinkContext:
+def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> BoundContext:
     """What a sink is told of the run that holds the lease. A rewind that is still to be finished
     counts: the run will finish it before it commits anything."""
     storage = checkpoint.storage
-    query_id, prepared, *read = storage.together(
+    query_id, copied, prepared, logged, *read = storage.together(
         checkpoint.query_id,
+        partial(read_copy, checkpoint),
         checkpoint.prepared.ids,
+        checkpoint.offsets.ids,
         partial(_read_intent, checkpoint),
         partial(read_rewound, storage),
     )
     rewinds = [each.generation for each in read if each is not None]
-    return SinkContext(
+    inherited = None
+    if not prepared and not rewinds:
+        source = None if copied is None else copied.source_id
+        inherited = Inherited(source, max(logged, default=-1))
+    return BoundContext(
         query_id=query_id or "",
         run_id=lease.run_id,
         generation=lease.generation,
         timeline=max(rewinds, default=0),
-        inherited=not prepared and not rewinds,
+        inherited=inherited,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from engine.base.json_text import JSON
-from engine.checkpoint.sink_context import Binds, SinkContext
+from engine.checkpoint.sink_context import Binds, BoundContext
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class RewindableSink:
     check: Callable[..., None] | None = None
     position: Callable[[int], JSON] | None = None
     remembers: bool = False
-    bind: Callable[[SinkContext], None] | None = None
+    bind: Callable[[BoundContext], None] | None = None
 
     @classmethod
     def of(cls, sink: Any) -> RewindableSink:

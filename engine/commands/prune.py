@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 from engine.base.options import parse_interval_ms
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import find_checkpoints, is_pattern
 from engine.checkpoint.retention import prune as prune_checkpoint
 from engine.commands.named_sink import named_sink
 from engine.commands.result import DONE, FAILED, Result, format_bytes
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError, ContinuousError
+from engine.pipeline.given_sink import given_sink
 from engine.sinks.files.file_sink_upkeep import prune_sink
 from engine.spark.failure import describe_error
 
 
 def prune(args: Namespace) -> Result:
     """Prune each checkpoint; one that cannot be does not keep the others from it."""
-    if not is_pattern(args.checkpoint):
-        return _prune_one(args.checkpoint, args)
     for given, name in ((args.sink_path, "--sink-path"), (args.spec, "--spec")):
         if given is not None:
-            _refuse_one_sink(args.checkpoint, name)
+            _check_one_sink(args, name)
+    if not is_pattern(args.checkpoint):
+        return _prune_one(args.checkpoint, args)
     found = find_checkpoints(args.checkpoint)
     if not found:
         raise ConfigError(f"No checkpoint matches {args.checkpoint}.")
@@ -34,11 +37,14 @@ def prune(args: Namespace) -> Result:
     )
 
 
-def _refuse_one_sink(pattern: str, name: str) -> NoReturn:
-    raise ConfigError(
-        f"{pattern} may match many checkpoints, and there is one {name}.",
-        hint="Leave it out: a checkpoint of this engine tells its own sink.",
-    )
+def _check_one_sink(args: Namespace, name: str) -> None:
+    if not args.compact_sink and args.remove_orphans is None:
+        raise ConfigError(f"{name} is for --compact-sink or --remove-orphans: give one of them.")
+    if is_pattern(args.checkpoint):
+        raise ConfigError(
+            f"{args.checkpoint} may match many checkpoints, and there is one {name}.",
+            hint="Leave it out: a checkpoint of this engine tells its own sink.",
+        )
 
 
 def _try_one(location: str, args: Namespace) -> Result:
@@ -70,7 +76,7 @@ def _prune_one(location: str, args: Namespace) -> Result:
         sink = prune_sink(
             checkpoint,
             args.sink_path,
-            sink=None if args.spec is None else named_sink(args.spec, "Use --sink-path."),
+            sink=None if args.spec is None else _sink(checkpoint, args.spec),
             compact=args.compact_sink,
             orphans_older_than_s=_seconds(args.remove_orphans, "--remove-orphans"),
             dry_run=args.dry_run,
@@ -83,6 +89,11 @@ def _prune_one(location: str, args: Namespace) -> Result:
             f"{sink.removed_files:,} data files of no epoch, {format_bytes(sink.removed_bytes)}."
         )
     return Result(data, text, DONE)
+
+
+def _sink(checkpoint: Checkpoint, spec_file: str) -> tuple[str, Mapping[str, str]]:
+    name, options = named_sink(spec_file, "Use --sink-path.")
+    return name, given_sink(checkpoint, name, options)
 
 
 def _seconds(duration: str | None, name: str) -> float | None:

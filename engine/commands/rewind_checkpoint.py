@@ -9,6 +9,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.named_sink import named_sink
 from engine.commands.result import Result, format_table, format_time
 from engine.commands.status import open_checkpoint
+from engine.pipeline.given_sink import given_sink
 from engine.sinks.reopen import recorded_sink, reopen_sink
 
 
@@ -60,9 +61,7 @@ def _sink(checkpoint: Checkpoint, spec_file: str | None) -> Any:
     None if neither can be told, or it cannot take rows back."""
     if spec_file is None:
         return recorded_sink(checkpoint)
-    return reopen_sink(
-        *named_sink(
-            spec_file,
-            "Rewind from Python: Checkpoint(location).rewind(epoch, sink=<stream writer>).",
-        )
+    name, options = named_sink(
+        spec_file, "Rewind from Python: Checkpoint(location).rewind(epoch, sink=<stream writer>)."
     )
+    return reopen_sink(name, given_sink(checkpoint, name, options))

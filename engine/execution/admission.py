@@ -10,7 +10,7 @@ from engine.checkpoint.fingerprint_file import read_fingerprint, write_fingerpri
 from engine.checkpoint.first_offsets import forget_first_offsets
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.rewind import finish_rewind, sink_context, was_rewound
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.checkpoint.whose_state import refuse_sparks_state
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _PROVED = "control/storage"
 
 
-def admit(definition: QueryDefinition, lease: Lease) -> SinkContext:
+def admit(definition: QueryDefinition, lease: Lease) -> BoundContext:
     """Refuse storage that cannot keep the sink's promise, and a query that is another one than the
     checkpoint's; tell the sink whose epochs it gets; finish a rewind that was interrupted.
 
@@ -34,7 +34,7 @@ def admit(definition: QueryDefinition, lease: Lease) -> SinkContext:
     """
     checkpoint, sink = definition.checkpoint, definition.sink.driver
     storage = checkpoint.storage
-    context: SinkContext
+    context: BoundContext
     proved, old, context = storage.together(
         lambda: _what_was_proved(storage),
         lambda: read_fingerprint(storage),

@@ -385,7 +385,7 @@ class Attempt:
             task_specs(self._definition, self._shares, identity, beginning, self._groups),
             self._runner,
             source_changed=self._source_changed,
-            is_due=lambda: self._rescaling.is_set() or self.is_refresh_due or self._spread(),
+            is_due=lambda: self._rescaling.is_set() or self.is_refresh_due or self._finds_slots(),
             finding=finding,
         )
         self._run = run
@@ -420,7 +420,7 @@ class Attempt:
         with _blaming(SourceError, "The source cannot tell its partitions"):
             return any(s.reader.needsReconfiguration() for s in self._definition.streams)
 
-    def _spread(self) -> bool:
+    def _finds_slots(self) -> bool:
         """Whether the next attempt will have more tasks: slots have come."""
         now_s = self._clock.monotonic_s()
         if now_s - self._spread_looked_s < SPREAD_LOOK_S:

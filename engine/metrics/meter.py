@@ -25,7 +25,8 @@ class Look:
 
     :param state: a value of :class:`engine.checkpoint.query_state.QueryState`, or :data:`STANDBY`.
     :param committed_epoch: the last one, -1 if there is none; None: it is not known yet.
-    :param partitions: of all sources; ``tasks`` read them.
+    :param partitions: of all sources.
+    :param tasks: of the query, those of stages behind an exchange among them.
     :param lags: of each stream by partition, in the shape of its offset; None for one that has not
         looked where it ends.
     :param sources: what each stream reads.

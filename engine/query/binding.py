@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.base.connector_options import DEFAULT_PARALLELISM, PARTITION_BY, SESSION_TIMEZONE
 from engine.errors import ConfigError, ContinuousError
 from engine.expressions.types import schema_to_spark
-from engine.pipeline.explain import REDACTED, describe_connector
+from engine.pipeline.described import REDACTED, describe_connector
 from engine.pipeline.pipeline import SourceRelation
 from engine.plan.stream_relation import user_data_source
 from engine.sinks.adapter import PlainTaskWriter, WriterCopies, message_modules, task_writer

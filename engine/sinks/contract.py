@@ -43,7 +43,7 @@ import pyarrow as pa
 
 from engine.checkpoint.logs.codec import MessageCodec
 from engine.checkpoint.rewindable import NOT_REWINDABLE, RemembersEpochs, RewindableSink
-from engine.checkpoint.sink_context import Binds, SinkContext
+from engine.checkpoint.sink_context import Binds, BoundContext, SinkContext
 
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
@@ -181,7 +181,7 @@ class DriverSink:
 
     commit: Callable[[Sequence[Any], int], None]
     abort: Callable[[Sequence[Any], int], None]
-    bind: Callable[[SinkContext], None] | None = None
+    bind: Callable[[BoundContext], None] | None = None
     validate: Callable[[], None] | None = None
     latest_epoch: Callable[[], int | None] | None = None
     check_logged: Callable[[int], None] | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext
 from engine.errors import ConfigError, SinkAheadError
 from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import PlainTaskWriter
@@ -63,7 +63,7 @@ class _Both:
         self._sink = sink
         self._letters = letters
 
-    def bind(self, context: SinkContext) -> None:
+    def bind(self, context: BoundContext) -> None:
         self._letters.bind(context)
         if self._sink.bind is not None:
             self._sink.bind(context)

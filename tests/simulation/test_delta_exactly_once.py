@@ -3,6 +3,7 @@ twice."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,21 @@ def test_a_copy_writes_to_a_table_of_its_own(lake: Lake, tmp_path: Path) -> None
     shadow.table.rename(tmp_path / "away")
     with pytest.raises(ConfigError, match="there is no table"):
         shadow.start()
+
+
+def test_a_copy_that_would_repeat_rows_says_so(
+    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake.run(3)
+    copy = Lake(tmp_path / "copy")
+    copy.feed, copy.table = lake.feed, lake.table
+    copy_checkpoint(lake.checkpoint, copy.checkpoint, 1)
+    copy.run(1)
+    assert re.search(rf"has epoch \d+ of query {lake.checkpoint.query_id()}", caplog.text)
+    assert "is a copy up to epoch 1: unless you have taken it back" in caplog.text
+    caplog.clear()
+    copy.run(1)
+    assert "is a copy up to" not in caplog.text, "it has epochs of its own by now"
 
 
 def test_a_table_that_is_away_for_a_while_is_waited_for(

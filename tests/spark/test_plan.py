@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 
 from engine.errors import TransformError, UnsupportedQueryError
-from engine.pipeline.explain import REDACTED, describe_connector, explain
+from engine.pipeline.described import REDACTED, describe_connector
+from engine.pipeline.explain import explain
 from engine.pipeline.pipeline import Filter, Pipeline, Project, Watermark
 from engine.plan.planner import plan_query
 from engine.plan.stream_relation import user_data_source

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.lakes.writer import TableWriter
 
@@ -28,10 +28,11 @@ class Query:
         timeline: int = 0,
         logged: int = -1,
         query_id: str = QUERY,
+        inherited: Inherited | None = None,
         prepared: Sequence[tuple[int, Any]] = (),
     ) -> None:
         self.sink = sink
-        self.context = SinkContext(query_id, "run", generation, timeline)
+        self.context = BoundContext(query_id, "run", generation, timeline, inherited)
         sink.validate()
         sink.bind(self.context)
         self.latest = sink.latestEpoch()

@@ -67,8 +67,8 @@ def test_prune_a_sink(checkpoint: Path, tmp_path: Path, capsys: Captured) -> Non
     spec = tmp_path / "query.json"
     for sink, problem in (
         ({"format": "parquet", "options": options}, None),
-        ({"format": "parquet", "options": {"path": "/other"}}, "writes to .*, not to /other"),
-        ({"format": "delta", "options": options}, "The epochs of the sink delta are no files"),
+        ({"format": "parquet", "options": {"path": "/o"}}, r"\[path=.*out\], not .*\[path=/o\]"),
+        ({"format": "delta", "options": options}, r"writes to parquet\[\], not to delta\[\]"),
         (None, "names no sink.*--sink-path"),
     ):
         named = {"source": {"format": "rate"}, "sink": sink, "checkpoint_location": "/c"}
@@ -78,6 +78,9 @@ def test_prune_a_sink(checkpoint: Path, tmp_path: Path, capsys: Captured) -> Non
         code, _, err = called(capsys, *arguments, "--dry-run", "--spec", spec)
         assert code == (0 if problem is None else 2)
         assert re.search(problem or "^$", err, re.DOTALL)
+    code, _, err = called(capsys, *arguments[:-1], "--spec", spec)
+    assert code == 2
+    assert "--spec is for --compact-sink or --remove-orphans" in err
     code, _, err = called(capsys, *arguments, "--remove-orphans", "1 minute")
     assert code == 2
     assert "3600 s old or more" in err

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.copies import copy_checkpoint, read_copy
+from engine.checkpoint.copies import copy_checkpoint
+from engine.checkpoint.copy_record import read_copy
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry

@@ -13,7 +13,7 @@ pytest.importorskip("moto.server", reason="needs moto[server]")
 from deltalake import DeltaTable
 
 from engine.errors import ConfigError, SinkUnavailableError, StaleRunError
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.described import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.delta.data_source import DeltaWriter

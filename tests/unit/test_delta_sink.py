@@ -16,7 +16,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 from deltalake import DeltaTable
 
 from engine.base import durable
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import Inherited, SinkContext
 from engine.errors import (
     ConfigError,
     SinkCommitRejectedError,
@@ -230,6 +230,20 @@ def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(SinkUnavailableError, match="there is no table"):
         sink.checkLogged(0)
     assert not (folder / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("inherited", [None, Inherited("source", 0)])
+def test_a_table_that_was_there_is_not_made_anew(
+    inherited: Inherited | None, tmp_path: Path
+) -> None:
+    """Before anything is prepared: the query starts in place, in the same process."""
+    logged = -1 if inherited is None else 0
+    sink = writer(tmp_path / "t")
+    query = Query(sink, logged=logged, inherited=inherited)
+    (tmp_path / "t").rename(tmp_path / "away")
+    sink.bind(query.context)
+    with pytest.raises(SinkUnavailableError, match=r"there is no table at .* any more"):
+        sink.checkLogged(logged)
 
 
 def test_rows_for_a_table_that_was_replaced_are_refused(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.described import describe_connector
+from engine.pipeline.given_sink import given_sink
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import SinkFile
@@ -228,10 +229,10 @@ def test_what_opens_the_bucket_may_be_given(
     with_path: bool, url: str, settings: Settings, fs: Any, left: Left
 ) -> None:
     """The environment has nothing; the checkpoint tells the path."""
-    given = {**settings, **({"path": url} if with_path else {})}
+    given = {**settings, **({"PATH": url} if with_path else {})}
     report = prune_sink(
         left.checkpoint,
-        sink=("parquet", given),
+        sink=("parquet", given_sink(left.checkpoint, "parquet", given)),
         orphans_older_than_s=3_600,
         clock=left,  # type: ignore[arg-type]
     )

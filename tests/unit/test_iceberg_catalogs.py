@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from engine.errors import ConfigError, SinkUnavailableError, StaleRunError
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.described import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sinks.iceberg import catalogs

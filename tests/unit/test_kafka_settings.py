@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError
 from engine.clients.kafka import client_settings, made_client, without_effect
 from engine.clients.kafka_complaints import Complaints
 from engine.errors import ConfigError
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.described import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.kafka.data_source import KafkaDataSource

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -17,6 +18,7 @@ from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
 from engine.checkpoint.rewind import INTENT, finish_rewind, sink_context
+from engine.checkpoint.sink_context import Inherited
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
     CheckpointError,
@@ -173,20 +175,27 @@ def test_a_sink_that_would_refuse_the_query_afterwards() -> None:
 
 def test_a_sink_is_told_whether_the_epochs_came_with_the_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.create_or_read_query_id("source")
 
-    def inherited() -> bool:
-        lease = Lease.acquire(checkpoint, run_id="r")
+    def inherited(of: Checkpoint = checkpoint) -> Inherited | None:
+        lease = Lease.acquire(of, run_id="r")
         try:
-            return sink_context(checkpoint, lease).inherited
+            return sink_context(of, lease).inherited
         finally:
             lease.release(QueryState.STOPPED)
 
+    assert inherited() == Inherited(None, -1)
     for epoch in range(2):  # as Spark's own: nothing is prepared
         checkpoint.offsets.add(epoch, OffsetEntry(({"0": epoch},)))
         checkpoint.commits.add(epoch, CommitEntry())
-    assert inherited()
+    assert inherited() == Inherited(None, 1)
+    copy = Checkpoint(str(tmp_path.with_name("copy")))
+    copy_checkpoint(checkpoint, copy, 0)
+    assert inherited(copy) == Inherited("source", 0)
     checkpoint.prepared.add(2, PreparedEntry(0, "r", ()))
-    assert not inherited()
+    assert inherited() is None
+    copy.rewind(0, accept_repeats=True)
+    assert inherited(copy) is None, "it may have had a sink before"
 
 
 def test_a_running_query_is_not_rewound() -> None:

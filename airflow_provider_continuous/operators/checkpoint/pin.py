@@ -9,10 +9,12 @@ from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from airflow_provider_continuous.tasks.arguments import given, optional_number
-from engine.sinks.reopen import reopen_sink
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 
 
 class PinEpochOperator(CheckpointOperator):
@@ -27,7 +29,7 @@ class PinEpochOperator(CheckpointOperator):
     :param epoch: a committed epoch (templated); None: the last one.
     :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
         has one: for a checkpoint that does not tell which sink its query has, or for a sink that
-        is reached with secrets, which no checkpoint tells.
+        is reached with secrets, which no checkpoint tells. What it tells may be left out.
     """
 
     template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "name", "epoch", "sink")
@@ -51,11 +53,22 @@ class PinEpochOperator(CheckpointOperator):
         """Pin the epoch."""
         with final_errors():
             hook = self.engine_hook("pinned")
-            sink = None if self.sink is None else reopen_sink(*connected_sink(self.sink, "sink"))
             epoch = optional_number("epoch", self.epoch, self._given)
-            pin = hook.pin(self.name, epoch, sink=sink)
+            pin = hook.pin(self.name, epoch, sink=self._sink(hook))
         self.log.info("Epoch %d of %s is pinned as %s.", pin.epoch, hook.location.url, pin.name)
         return pin.to_dict()
+
+    def _sink(self, hook: CheckpointHook) -> Any:
+        if self.sink is None:
+            return None
+        name, options = connected_sink(self.sink, "sink")
+        found = hook.reopened(name, options)
+        if found is None:
+            raise ConfigError(
+                f"The sink {name} has no position that could be kept with a pin.",
+                hint="Leave sink out.",
+            )
+        return found
 
 
 class UnpinEpochOperator(CheckpointOperator):

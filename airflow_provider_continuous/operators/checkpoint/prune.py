@@ -59,8 +59,8 @@ class PruneCheckpointOperator(CheckpointOperator):
     :param sink_path: the folder of the sink (templated), for a checkpoint that does not tell it:
         Spark's own, or one that no recent engine has run.
     :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
-        has one: what opens the bucket of a files sink, which no checkpoint tells. Its path may be
-        left out: the checkpoint tells it. Without, the worker's environment opens it.
+        has one: what opens the bucket of a files sink, which no checkpoint tells; what it tells
+        may be left out. Without, the worker's environment opens it.
     :param dry_run: remove nothing, return what would be removed.
     """
 
@@ -150,11 +150,12 @@ class PruneCheckpointOperator(CheckpointOperator):
                 self.log.info("Removed %d old files, %d bytes, of %s", files, size, folder)
 
     def _prune_all(self) -> dict[str, Any]:
-        if self.sink_path is not None:
+        options = (self.sink or {}).get("options") or {}
+        if self.sink_path is not None or any(str(key).lower() == "path" for key in options):
             raise ConfigError(
-                f"{self.checkpoint_location} may match many checkpoints, and there is one "
-                f"sink_path, {self.sink_path}.",
-                hint="Leave sink_path out: a checkpoint of this engine tells its own.",
+                f"{self.checkpoint_location} may match many checkpoints, and there is one path "
+                "of a sink.",
+                hint="Leave it out: a checkpoint of this engine tells its own.",
             )
         hooks = matching_checkpoints(self.checkpoint_location, self.storage_conn_id)
         if not hooks:

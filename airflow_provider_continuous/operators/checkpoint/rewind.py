@@ -10,10 +10,11 @@ from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from airflow_provider_continuous.tasks.arguments import check_found, given, optional_number
 from engine.errors import ConfigError
-from engine.sinks.reopen import reopen_sink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 
 
 class RewindCheckpointOperator(CheckpointOperator):
@@ -32,7 +33,7 @@ class RewindCheckpointOperator(CheckpointOperator):
     :param to_pin: the name of a pin (templated).
     :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
         has one: for a checkpoint that does not tell which sink its query has, or for a sink that
-        is reached with secrets, which no checkpoint tells.
+        is reached with secrets, which no checkpoint tells. What it tells may be left out.
     :param accept_repeats: go on with a sink that can never take rows back: it gets them again. One
         that can, but not these, refuses all the same.
     """
@@ -72,7 +73,7 @@ class RewindCheckpointOperator(CheckpointOperator):
             report = hook.rewind(
                 optional_number("to_epoch", self.to_epoch, self._given),
                 to_pin=self.to_pin,
-                sink=self._sink(),
+                sink=self._sink(hook),
                 accept_repeats=self.accept_repeats,
             )
         self.log.info(
@@ -84,10 +85,10 @@ class RewindCheckpointOperator(CheckpointOperator):
         )
         return report.to_dict()
 
-    def _sink(self) -> Any:
+    def _sink(self, hook: CheckpointHook) -> Any:
         if self.sink is None:
             return None
-        found = reopen_sink(*connected_sink(self.sink, "sink"))
+        found = hook.reopened(*connected_sink(self.sink, "sink"))
         if found is None and not self.accept_repeats:
             raise ConfigError(
                 f"The sink {self.sink['format']} cannot take back the rows of later epochs.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext
 from engine.errors import ConfigError
 from engine.sinks.databases.epochs import Epochs
 from engine.sinks.databases.rows import Mode
@@ -26,9 +26,9 @@ class TableRewind(Generic[E]):
 
     def __init__(self, epochs: E, mode: Mode) -> None:
         self._epochs, self._mode = epochs, mode
-        self._context: SinkContext | None = None
+        self._context: BoundContext | None = None
 
-    def bind(self, context: SinkContext) -> None:
+    def bind(self, context: BoundContext) -> None:
         """Whose epochs are taken back."""
         self._context = context
         self._epochs.forget()
@@ -71,6 +71,6 @@ class TableRewind(Generic[E]):
             self._epochs.forget()
 
     @property
-    def _bound(self) -> SinkContext:
+    def _bound(self) -> BoundContext:
         assert self._context is not None, "bind() comes first"
         return self._context

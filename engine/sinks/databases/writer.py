@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.checkpoint.sink_context import SinkContext
-from engine.errors import ConfigError, SinkUnavailableError
+from engine.checkpoint.sink_context import BoundContext, Inherited
+from engine.errors import ConfigError, SinkAheadError, SinkUnavailableError
 from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.databases.epochs import Noted
 from engine.sinks.databases.rewind import E, TableRewind
@@ -50,7 +51,7 @@ class TableWriter(TableRewind[E], ContinuousWriter, ABC, Generic[E, T]):
             hint='Start it by write_stream(df), or use Spark\'s own format "jdbc".',
         )
 
-    def bind(self, context: SinkContext) -> None:
+    def bind(self, context: BoundContext) -> None:
         """Look at the table.
 
         :raises StaleRunError: a later run has written to it.
@@ -63,16 +64,42 @@ class TableWriter(TableRewind[E], ContinuousWriter, ABC, Generic[E, T]):
 
     def checkLogged(self, epoch: int) -> None:
         """:raises ContinuousError: the table is gone, or what was noted of the query is."""
-        is_new = epoch < 0 or self._bound.inherited
-        if is_new or (self._table is not None and self._noted is not None):
+        if self._table is not None and self._noted is not None:
             return
-        kind = SinkUnavailableError if self._was_there and self._table is None else ConfigError
         what = f"table {self._epochs.table}" if self._table is None else "note of the query"
-        raise kind(
-            self._epochs.says(f"has no {what}, and the checkpoint has epochs up to {epoch}."),
-            hint="See that it is the right database, or restore it. If you want to begin anew, "
-            "start the query with a checkpoint of its own.",
+        hint = (
+            "See that it is the right database, or restore it. If you want to begin anew, start "
+            "the query with a checkpoint of its own."
         )
+        if self._table is None and self._was_there:
+            raise SinkUnavailableError(self._epochs.says(f"has no {what} any more."), hint=hint)
+        inherited = self._bound.inherited
+        if epoch >= 0 and (inherited is None or self._noted is not None):
+            raise ConfigError(
+                self._epochs.says(f"has no {what}, and the checkpoint has epochs up to {epoch}."),
+                hint=hint,
+            )
+        if inherited is not None:
+            self._check_source(inherited)
+
+    def _check_source(self, inherited: Inherited) -> None:
+        """:raises SinkAheadError: the table has epochs that the copy would write again."""
+        if inherited.query_id is None or self._table is None:
+            return
+        source = replace(self._bound, query_id=inherited.query_id)
+        with self._epochs.speaking("cannot be asked"):
+            noted = self._epochs.look(source)
+        if noted is not None and noted.epoch > inherited.epoch:
+            raise SinkAheadError(
+                self._epochs.says(
+                    f"has in table {self._epochs.table} epoch {noted.epoch} of query "
+                    f"{inherited.query_id}, of which this checkpoint is a copy up to epoch "
+                    f"{inherited.epoch}: what came later would be there twice."
+                ),
+                hint="Let the copy write to a table of its own. Or take the later rows out, and "
+                f"then that query's row out of {self._epochs.place}.",
+                epoch=noted.epoch,
+            )
 
     def fenceTasks(self) -> None:
         """Make the table if it was never there; shut out earlier runs."""

@@ -33,7 +33,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog
-from engine.sinks.files.places import STORAGE, Place, recorded_place
+from engine.sinks.files.places import Place, place_of, recorded_place
 
 ORPHAN_AGE_S: Final = 86_400.0
 ORPHAN_AGE_MIN_S: Final = 3_600.0
@@ -76,8 +76,9 @@ def prune_sink(
 
     :param checkpoint: of the query, pruned already: the sink's log keeps what its epochs need.
     :param path: the sink's folder; None: the one that the query had at its last start.
-    :param sink: its format and options: those with ``storage.`` open a bucket, and no checkpoint
-        tells them. Without them the environment opens it.
+    :param sink: or its format and all its options, also those with ``storage.``, which open a
+        bucket and which no checkpoint tells: see :func:`engine.pipeline.given_sink.given_sink`.
+        Without it the environment opens the bucket.
     :param compact: remove entries of the sink's log.
     :param orphans_older_than_s: remove data files of no epoch that are older, an hour or more;
         None: remove none.
@@ -91,31 +92,9 @@ def prune_sink(
             f"{ORPHAN_AGE_MIN_S:g} s old or more.",
             hint="Younger ones may belong to a run that has just begun.",
         )
-    name, options = ("parquet", {}) if sink is None else sink
-    if not sink_kind(name).is_files:
-        raise ConfigError(
-            f"The epochs of the sink {name} are no files.",
-            hint="Give a sink of files; what tables need is done by `continuous maintain`.",
-        )
-    given = dict(options)
-    if path is not None:
-        given = {key: value for key, value in given.items() if key.lower() != "path"}
-        given["path"] = path
-    told, parts = recorded_place(given), read_fingerprint(checkpoint.storage)
-    if parts is None and told is None:
-        raise ConfigError(
-            f"{checkpoint.url} does not tell which sink its query has.",
-            hint="Give the path of the sink's folder.",
-        )
-    recorded = None if parts is None else _place(parts["sink"], given)
-    place = told or recorded
+    place = _recorded_place(checkpoint, path) if sink is None else _given_place(*sink)
     if place is None:
         return None
-    if recorded is not None and recorded.url != place.url:
-        raise ConfigError(
-            f"The query of {checkpoint.url} writes to {recorded.url}, not to {place.url}.",
-            hint="Leave the path out, or give the checkpoint of the query that writes there.",
-        )
     log = FileSinkLog(place.log(FOLDER))
     doomed: dict[str, int] = {}
     orphans: dict[str, int] = {}
@@ -141,12 +120,36 @@ def prune_sink(
     )
 
 
-def _place(sink: Mapping[str, Any], given: Mapping[str, str]) -> Place | None:
+def _given_place(name: str, options: Mapping[str, str]) -> Place:
+    place = recorded_place(options) if sink_kind(name).is_files else None
+    if place is None:
+        raise ConfigError(
+            f"The sink {name} names no folder of files.",
+            hint="Give the sink of the query with its path. What tables need is done by "
+            "`continuous maintain`.",
+        )
+    return place
+
+
+def _recorded_place(checkpoint: Checkpoint, path: str | None) -> Place | None:
     """None if it is another kind of sink."""
-    if not sink_kind(sink["format"]).is_files:
-        return None
-    opening = {key: value for key, value in given.items() if key.lower().startswith(STORAGE)}
-    return recorded_place({**opening, **sink["options"]})
+    parts, given = read_fingerprint(checkpoint.storage), path and place_of(path, {}, "sink")
+    if parts is None:
+        if not given:
+            raise ConfigError(
+                f"{checkpoint.url} does not tell which sink its query has.",
+                hint="Give the path of the sink's folder.",
+            )
+        return given
+    sink = parts["sink"]
+    recorded = recorded_place(sink["options"]) if sink_kind(sink["format"]).is_files else None
+    if given and (recorded is None or recorded.url != given.url):
+        raise ConfigError(
+            f"The query of {checkpoint.url} writes to "
+            f"{sink['format'] if recorded is None else recorded.url}, not to {given.url}.",
+            hint="Leave the path out, or give the checkpoint of the query that writes there.",
+        )
+    return recorded
 
 
 def _check_folder(checkpoint: Checkpoint, log: FileSinkLog) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from engine.base.background import Background
 from engine.base.connector_options import Options
 from engine.base.options import parse_interval_ms
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext
 from engine.errors import (
     ConfigError,
     PreparedEpochLostError,
@@ -23,6 +25,8 @@ from engine.sinks.adapter import own_messages
 from engine.sinks.contract import EXACTLY_ONCE, ContinuousWriter
 from engine.sinks.lakes.leftovers import remove_leftovers
 from engine.sinks.lakes.table_log import Facts, TableLog
+
+logger = logging.getLogger(__name__)
 
 EVOLUTIONS: Final = ("refuse", "add-columns")
 """What becomes of columns that a table does not have: option ``schemaEvolution``."""
@@ -77,7 +81,7 @@ class Target(Protocol[X]):
 class Rewind(Protocol):
     """The methods of a stream writer that :mod:`engine.checkpoint.rewind` calls."""
 
-    def bind(self, context: SinkContext) -> None: ...
+    def bind(self, context: BoundContext) -> None: ...
     def checkRewind(self, epoch: int) -> None: ...
     def rewind(self, epoch: int) -> None: ...
 
@@ -107,7 +111,7 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
     ) -> None:
         self.commitIntervalMs = commit_interval_ms
         self._target, self._rows, self._log, self._rewind = target, rows, log, rewind
-        self._context: SinkContext | None = None
+        self._context: BoundContext | None = None
         self._seen: str | None = None
         """The id of the table that this process has seen."""
         self.leftovers = Background(f"{self.kind.lower()}-leftovers")
@@ -131,7 +135,7 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
             text = exc.message if isinstance(exc, SinkUnavailableError) else f"{self.owner}: {exc}"
             raise ConfigError(text, hint=getattr(exc, "hint", None)) from exc
 
-    def bind(self, context: SinkContext) -> None:
+    def bind(self, context: BoundContext) -> None:
         """Look at the table, and give it the columns that it lacks.
 
         :raises StaleRunError: a later run has written to it.
@@ -151,16 +155,36 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
     def checkLogged(self, epoch: int) -> None:
         """:raises ContinuousError: the table is gone. To make it anew would hide that its storage
         is not there."""
-        if self._target.table is not None or epoch < 0 or self._bound().inherited:
+        inherited = self._bound().inherited
+        if self._target.table is not None:
+            if inherited is not None and inherited.query_id is not None:
+                self._warn_of_source(inherited.query_id, inherited.epoch)
             return
-        kind = ConfigError if self._seen is None else SinkUnavailableError
-        raise kind(
-            f"{self.owner}: there is no table at {self._log.where}, and the checkpoint has epochs "
-            f"up to {epoch}.",
-            hint="See that its storage is there, or restore it. If you have dropped it, start "
-            "the query with a checkpoint of its own; or create the table, empty, to go on with "
-            "what comes now.",
+        what = f"{self.owner}: there is no table at {self._log.where}"
+        hint = (
+            "See that its storage is there, or restore it. If you have dropped it, start the query "
+            "with a checkpoint of its own; or create the table, empty, to go on with what comes "
+            "now."
         )
+        if self._seen is not None:
+            raise SinkUnavailableError(f"{what} any more.", hint=hint)
+        if epoch >= 0 and inherited is None:
+            raise ConfigError(f"{what}, and the checkpoint has epochs up to {epoch}.", hint=hint)
+
+    def _warn_of_source(self, query_id: str, epoch: int) -> None:
+        """Of a copy. No table tells whether somebody has taken back what is behind its epoch: what
+        is noted of the epochs stays."""
+        latest = self._log.latest(replace(self._bound(), query_id=query_id))
+        if latest is not None and latest > epoch:
+            logger.warning(
+                "%s: %s has epoch %d of query %s, of which this checkpoint is a copy up to epoch "
+                "%d: unless you have taken it back, what came later will be there twice",
+                self.owner,
+                self._log.where,
+                latest,
+                query_id,
+                epoch,
+            )
 
     def fenceTasks(self) -> None:
         """Make the table if it was never there, and have removed what earlier runs left behind,
@@ -260,7 +284,7 @@ class TableWriter(ContinuousWriter, DataSourceStreamArrowWriter, Generic[X, M]):
         """The table is this now, for tasks that will start."""
         self._target.table = table
 
-    def _bound(self) -> SinkContext:
+    def _bound(self) -> BoundContext:
         assert self._context is not None, "bind() comes first"
         return self._context
 

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
 from engine.checkpoint.logs.codec import MessageCodec
-from engine.checkpoint.sink_context import SinkContext
+from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.contract import TaskWriter, WriterContext
@@ -44,11 +44,11 @@ class Query:
         timeline: int = 0,
         logged: int = -1,
         query_id: str = QUERY,
-        inherited: bool = False,
+        inherited: Inherited | None = None,
         prepared: Sequence[tuple[int, Sequence[Any]]] = (),
     ) -> None:
         self.sink = sink
-        self.context = SinkContext(query_id, "run", generation, timeline, inherited=inherited)
+        self.context = BoundContext(query_id, "run", generation, timeline, inherited)
         self._tasks: dict[int, TaskWriter] = {}
         _OPEN.append(self)
         sink.validate()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import ConfigError, SinkUnavailableError, StaleRunError
+from engine.checkpoint.sink_context import Inherited
+from engine.errors import ConfigError, SinkAheadError, SinkUnavailableError, StaleRunError
 from tests.connectors.databases.queries import (
     CHANGES,
     KEYED,
@@ -171,18 +172,52 @@ def test_a_table_that_is_gone_is_not_made_anew(database: Database) -> None:
         query.sink.checkLogged(0)
 
 
-def test_a_copy_goes_on_in_its_own_table_and_in_the_same_one(database: Database) -> None:
-    """Its checkpoint has epochs that another query has written, and that are not looked for."""
-    Query(database.writer()).commit(0, rows(1))
-    same = Query(database.writer(), query_id="copy", logged=0, inherited=True)
-    same.commit(1, rows(2))
-    assert database.ids() == [1, 2]
-    database.run(f"DROP TABLE {database.table}")
-    own = Query(database.writer(), query_id="shadow", logged=0, inherited=True)
-    own.commit(1, rows(3))
-    assert database.ids() == [3]
+COPIED = Inherited(QUERY, 0)
+"""The checkpoint of a query that has prepared nothing: a copy that has epoch 0 of another one."""
+
+
+def test_a_copy_has_a_table_of_its_own(database: Database) -> None:
+    query = Query(database.writer(), query_id="copy", logged=0, inherited=COPIED)
+    query.commit(1, rows(2))
+    assert database.ids() == [2]
     with pytest.raises(ConfigError, match="has no note of the query"):
-        Query(database.writer(), query_id="lost", logged=0)
+        Query(database.writer(), query_id="another", logged=0)
+
+
+def test_a_copy_goes_on_in_the_same_table_if_there_is_nothing_later(database: Database) -> None:
+    source = Query(database.writer())
+    source.commit(0, rows(1))
+    source.commit(1, rows(2))
+    with pytest.raises(SinkAheadError, match=f"epoch 1 of query {QUERY}, .* copy up to epoch 0"):
+        Query(database.writer(), query_id="copy", logged=0, inherited=COPIED)
+    assert database.ids() == [1, 2]
+    database.run(
+        f"DELETE FROM {database.table} WHERE id = 2",
+        f"DELETE FROM continuous_epochs WHERE query_id = '{QUERY}'",
+    )
+    query = Query(database.writer(), query_id="copy", logged=0, inherited=COPIED)
+    query.commit(1, rows(2))
+    assert database.ids() == [1, 2]
+
+
+def test_what_spark_has_begun_goes_on_in_its_table(database: Database) -> None:
+    database.run(f"CREATE TABLE {database.table} (id BIGINT, name TEXT)")
+    query = Query(database.writer(), logged=7, inherited=Inherited(None, 7))
+    query.commit(8, rows(1))
+    assert database.ids() == [1]
+
+
+@pytest.mark.parametrize("inherited", [None, COPIED])
+def test_a_table_that_was_there_is_not_made_anew(
+    inherited: Inherited | None, database: Database
+) -> None:
+    """Before anything is prepared: the query starts in place, in the same process."""
+    logged = -1 if inherited is None else 0
+    query = Query(database.writer(), logged=logged, inherited=inherited)
+    database.run(f"DROP TABLE {database.table}")
+    query.sink.bind(query.context)
+    with pytest.raises(SinkUnavailableError, match=r"has no table .* any more"):
+        query.sink.checkLogged(logged)
 
 
 def test_a_database_that_knows_nothing_of_the_query_is_refused(database: Database) -> None:

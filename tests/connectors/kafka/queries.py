@@ -16,7 +16,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
-from engine.pipeline.explain import describe_connector
+from engine.pipeline.described import describe_connector
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
