@@ -101,7 +101,7 @@ def of_redis(fields: Fields) -> dict[str, str]:
     :raises ConfigError: it names no host, or has what the connector does not know.
     """
     address = _address(fields, "6379")
-    scheme = "rediss" if fields.extra_text("ssl") == "true" else "redis"
+    scheme = "rediss" if fields.extra_flag("ssl") else "redis"
     tls = {name: fields.extra_text(name) for name in _TLS_OF_REDIS}
     query = urlencode({name: value for name, value in tls.items() if value is not None})
     found = {
@@ -118,7 +118,7 @@ def of_mqtt(fields: Fields) -> dict[str, str]:
 
     :raises ConfigError: it names no host, or has what the connector does not know.
     """
-    has_tls = fields.extra_text("tls") == "true"
+    has_tls = fields.extra_flag("tls")
     address = _address(fields, "8883" if has_tls else "1883")
     found = {
         "url": f"{'mqtts' if has_tls else 'mqtt'}://{address}",

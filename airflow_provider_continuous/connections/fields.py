@@ -19,6 +19,7 @@ class Fields:
     by their own names. Nothing here shows a value.
 
     :param owner: who names it, for errors: ``source kafka``.
+    :ivar name: the connection, for errors.
     :raises ConfigError: its extra is no JSON object.
     """
 
@@ -28,13 +29,9 @@ class Fields:
         self.owner = owner
         own = {part: getattr(connection, part) for part in PARTS}
         self._own = {part: str(value) for part, value in own.items() if value not in (None, "")}
-        self._extra = self._object(connection)
+        self._extra = extra_of(connection)
+        self.name = _name_of(connection)
         self._known: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """The connection, for errors."""
-        return f"The connection {self.conn_id!r} ({self.conn_type})"
 
     def take(self, part: str) -> str | None:
         """Return one of the connection's own fields, None if it says nothing there."""
@@ -54,6 +51,20 @@ class Fields:
         """
         value = self.extra_value(key)
         return None if value is None else self.text(f"extra.{key}", value)
+
+    def extra_flag(self, key: str) -> bool:
+        """Return a truth value of the extra, false if it says nothing there. It is text where the
+        connection is a URI.
+
+        :raises ConfigError: it is something else.
+        """
+        said = self.extra_text(key)
+        found = {None: False, "true": True, "1": True, "false": False, "0": False}.get(
+            said and said.lower()
+        )
+        if found is None:
+            raise self.wrong(f"has in extra.{key} {said!r}", "It is true or false.")
+        return found
 
     def all_extras(self) -> dict[str, str]:
         """Return the whole extra: the connector knows its keys.
@@ -90,16 +101,29 @@ class Fields:
         """Return the error of a connection that cannot be used."""
         return ConfigError(f"{self.name} {what}.", hint=hint)
 
-    def _object(self, connection: Connection) -> dict[str, Any]:
-        if not connection.extra:
-            return {}
-        try:
-            found = json.loads(connection.extra)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise self.wrong("has an extra that is no JSON object", "Correct it in Airflow.")
-        return {key: value for key, value in connection.extra_dejson.items() if value is not None}
+
+def extra_of(connection: Connection) -> dict[str, Any]:
+    """Return a connection's extra without what is null. Airflow takes one that is no JSON for an
+    empty one.
+
+    :raises ConfigError: it is no JSON object.
+    """
+    if not connection.extra:
+        return {}
+    try:
+        found = json.loads(connection.extra)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{_name_of(connection)} has an extra that is no JSON object.",
+            hint="Correct it in Airflow.",
+        )
+    return {key: value for key, value in connection.extra_dejson.items() if value is not None}
+
+
+def _name_of(connection: Connection) -> str:
+    return f"The connection {str(connection.conn_id)!r} ({connection.conn_type})"
 
 
 Reader: TypeAlias = Callable[[Fields], dict[str, str]]

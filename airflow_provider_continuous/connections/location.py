@@ -23,6 +23,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from airflow_provider_continuous.compat import AirflowNotFoundException
+from airflow_provider_continuous.connections.fields import extra_of
 from engine.base.locations import split_url
 from engine.errors import ConfigError
 
@@ -217,5 +218,5 @@ def _root_of(conn_id: str) -> str | None:
             f"type {connection.conn_type!r}, and not {CONN_TYPE!r}.",
             hint="Name one of that type, or give the whole location.",
         )
-    root = connection.extra_dejson.get("checkpoint-root") or None
+    root = extra_of(connection).get("checkpoint-root") or None
     return root if root or conn_id == DEFAULT else _root_of(DEFAULT)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import socket
@@ -29,7 +30,7 @@ from airflow_provider_continuous.deploy.contract import (
 )
 from airflow_provider_continuous.deploy.leftovers import tidy
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.options import SIZES, SubmitOptions
 from airflow_provider_continuous.deploy.settings import ConnectionSettings
 from airflow_provider_continuous.deploy.standbys import (
     STANDBYS,
@@ -92,8 +93,8 @@ class Deployment:
             if self._stands_by:
                 check_mode(backend.name)
             backend.check()
-            if backend.name == "local" and SubmitOptions.read(self._settings.spark_submit).given:
-                self._log.info("A local process has no size: spark_submit is not looked at")
+            if backend.name == "local":
+                self._tell_what_is_not_looked_at()
             submission = made()
             handle = Handle(
                 backend.name,
@@ -122,6 +123,16 @@ class Deployment:
         self._log.info("Started %s of %s: %s", what, self._location, where)
         self._tidy()
         return SubmittedQuery(self._location, handle, backend, self._notes.write)
+
+    def _tell_what_is_not_looked_at(self) -> None:
+        """A DAG may be for a cluster, and run on somebody's machine: that is no error."""
+        given = SubmitOptions.read(self._settings.spark_submit).given
+        if given:
+            self._log.log(
+                logging.INFO if set(given) <= set(SIZES) else logging.WARNING,
+                "A local process is not submitted: of spark_submit %s not looked at, only conf is",
+                ", ".join(given) + (" is" if len(given) == 1 else " are"),
+            )
 
     def _tidy(self) -> None:
         try:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.options import SubmitOptions
@@ -39,17 +38,14 @@ def describe_submission(
     :raises ConfigError: an option of the submission is unknown.
     """
     parts = {DEPLOY: settings.deploy_mode}
+    options = SubmitOptions.read(settings.spark_submit)
+    if options.conf:
+        document = {**document, "conf": {**(document.get("conf") or {}), **options.conf}}
     if settings.deploy_mode != "local":
-        options, unsaid = SubmitOptions.read(settings.spark_submit), SubmitOptions()
         by_operator = settings.deploy_mode == OPERATOR_MODE
         conn_id = settings.kubernetes_conn_id if by_operator else settings.spark_conn_id
         parts[DEPLOY] += f" by {conn_id}"
-        document = {**document, "conf": {**(document.get("conf") or {}), **options.conf}}
-        given = {
-            field.name: str(getattr(options, field.name))
-            for field in fields(options)
-            if field.name != "conf" and getattr(options, field.name) != getattr(unsaid, field.name)
-        }
+        given = {name: str(getattr(options, name)) for name in options.given}
         parts |= {f"spark_submit.{name}": value for name, value in identity(given).items()}
         if by_operator:
             parts |= identity(dict(_leaves("spark_application", settings.spark_application)))

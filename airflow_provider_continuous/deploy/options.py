@@ -28,7 +28,15 @@ _COUNT_ON = {
 }
 """Options that spark-submit passes over in silence elsewhere."""
 _WORDS = ("application", "driver_jar", *_AS_SETTINGS)
-_SIZES = ("driver_memory", "executor_memory")
+SIZES = {
+    "driver_memory": "spark.driver.memory",
+    "executor_memory": "spark.executor.memory",
+    "executor_cores": "spark.executor.cores",
+    "num_executors": "spark.executor.instances",
+    "total_executor_cores": "spark.cores.max",
+}
+"""Options that have settings of the same meaning, which spark-submit does not look at then."""
+_MEMORY = ("driver_memory", "executor_memory")
 _NO_TEXT = (
     *("conf", "ship_engine", "executor_cores", "total_executor_cores", "num_executors"),
     "deploy_mode",
@@ -95,7 +103,7 @@ class SubmitOptions:
             for key, value in given.items()
             if value is not None
         }
-        for name in _SIZES:
+        for name in _MEMORY:
             values[name] = _in_mebibytes(values.get(name))
         options = cls(**values)
         for name in known:
@@ -114,12 +122,19 @@ class SubmitOptions:
             )
         if not isinstance(options.conf, Mapping):
             raise ConfigError("spark_submit.conf is no mapping.")
+        for name, setting in SIZES.items():
+            if getattr(options, name) is not None and setting in options.conf:
+                raise ConfigError(
+                    f"spark_submit has {name}, and {setting} in its conf.", hint="Say one of them."
+                )
         return options
 
     @property
-    def given(self) -> bool:
-        """Whether any option is."""
-        return self != SubmitOptions()
+    def given(self) -> list[str]:
+        """Those that are given besides ``conf``."""
+        unsaid = SubmitOptions(self.conf)
+        names = [option.name for option in fields(self)]
+        return [name for name in names if getattr(self, name) != getattr(unsaid, name)]
 
     def without_effect(self, manager: str) -> list[str]:
         """Return those that are given, and that Spark does not look at on this kind of cluster."""
@@ -190,3 +205,20 @@ def _readable_by_all(name: str) -> ConfigError:
         "of its machine can read.",
         hint="Name a place that needs none, or whose password Spark has otherwise.",
     )
+
+
+def options_over(given: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``spark_submit`` with other options that go first; settings of both count, but for one
+    that an option of the other says."""
+    confs = [options.get("conf") for options in (given, more)]
+    if not all(conf is None or isinstance(conf, Mapping) for conf in confs):
+        return {**given, **more}
+    old, new = ({**conf} if isinstance(conf, Mapping) else {} for conf in confs)
+    left = dict(given)
+    for name, setting in SIZES.items():
+        if more.get(name) is not None:
+            old.pop(setting, None)
+        if setting in new:
+            left.pop(name, None)
+    conf = {"conf": {**old, **new}} if any(confs) else {}
+    return {**left, **more, **conf}

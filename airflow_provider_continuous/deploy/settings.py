@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Final
 
 from airflow.sdk import BaseHook
@@ -14,8 +15,10 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.compat import AirflowNotFoundException
+from airflow_provider_continuous.connections.fields import extra_of
 from airflow_provider_continuous.connections.location import CONN_TYPE, DEFAULT
 from airflow_provider_continuous.connections.lookup import find, value_at
+from airflow_provider_continuous.deploy.options import options_over
 from engine.errors import ConfigError
 from engine.redaction.logs import redact
 
@@ -23,6 +26,19 @@ logger = logging.getLogger(__name__)
 
 OPERATOR_MODE: Final = "spark-operator"
 DEPLOY_MODES = ("local", "spark-submit", OPERATOR_MODE)
+_FIELDS: Final = (
+    "deploy-mode",
+    "checkpoint-root",
+    "log-dir",
+    "conf",
+    "environment",
+    "environment-from",
+    "python",
+    "spark-conn-id",
+    "spark_submit",
+    "kubernetes-conn-id",
+    "spark-application",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class ConnectionSettings:
     ) -> ConnectionSettings:
         """Return these settings with a task's own, which go first.
 
-        :raises ConfigError: one of them has no names.
+        :raises ConfigError: one of them has no names, or two say the same.
         """
         given = {"environment": environment, "secrets": secrets, "spark_submit": spark_submit}
         for name, value in given.items():
@@ -72,11 +88,17 @@ class ConnectionSettings:
                     hint="A template is text, unless the DAG has render_template_as_native_obj: "
                     "say an object, and templates of its values.",
                 )
+        environment, secrets = environment or {}, secrets or {}
+        if twice := sorted(set(environment) & set(secrets)):
+            raise ConfigError(
+                f"{twice[0]} is in environment and in secrets.", hint="Leave one of them out."
+            )
+        own = {name: place for name, place in self.secrets.items() if name not in environment}
         return replace(
             self,
-            environment={**self.environment, **(environment or {})},
-            secrets={**self.secrets, **(secrets or {})},
-            spark_submit=_over(self.spark_submit, spark_submit or {}),
+            environment={**self.environment, **environment},
+            secrets={**own, **secrets},
+            spark_submit=options_over(self.spark_submit, spark_submit or {}),
         )
 
     def variables(self) -> dict[str, str]:
@@ -116,25 +138,29 @@ def settings_of(conn_id: str) -> ConnectionSettings:
             f"The connection {conn_id!r} is of type "
             f"{connection.conn_type!r}, and not {CONN_TYPE!r}."
         )
-    return read_settings(conn_id, connection.extra_dejson)
+    return _read(conn_id, extra_of(connection))
 
 
-def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
-    """Read a connection's extra.
-
-    :raises ConfigError: it is not usable.
-    """
-    mode = extra.get("deploy-mode") or "local"
-    if mode not in DEPLOY_MODES:
-        raise ConfigError(
-            f"The connection {conn_id!r} names the deploy mode {mode!r}.",
-            hint=f"There are: {', '.join(DEPLOY_MODES)}.",
-        )
+def _read(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
     if extra.get("secrets"):
         raise ConfigError(
             f"The connection {conn_id!r} has the field secrets.",
             hint="It is called environment-from now: Airflow's form showed secrets as ***, and "
             "saved that.",
+        )
+    for key in extra:
+        if key not in _FIELDS and extra[key] != "":
+            close = get_close_matches(key.replace("_", "-"), _FIELDS, n=1)
+            raise ConfigError(
+                f"The connection {conn_id!r} has the field {key!r}, which type {CONN_TYPE!r} does "
+                "not know.",
+                hint=f"Did you mean {close[0]}?" if close else f"It has {', '.join(_FIELDS)}.",
+            )
+    mode = extra.get("deploy-mode") or "local"
+    if mode not in DEPLOY_MODES:
+        raise ConfigError(
+            f"The connection {conn_id!r} names the deploy mode {mode!r}.",
+            hint=f"There are: {', '.join(DEPLOY_MODES)}.",
         )
     return ConnectionSettings(
         mode,
@@ -149,15 +175,6 @@ def read_settings(conn_id: str, extra: Mapping[str, Any]) -> ConnectionSettings:
         extra.get("kubernetes-conn-id") or "kubernetes_default",
         _object(conn_id, extra, "spark-application", "field spark-application"),
     )
-
-
-def _over(given: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Options, with others that go first; settings of both count."""
-    both = {**given, **more}
-    confs = [options["conf"] for options in (given, more) if options.get("conf") is not None]
-    if len(confs) > 1 and all(isinstance(conf, Mapping) for conf in confs):
-        both["conf"] = {**confs[0], **confs[1]}
-    return both
 
 
 def _object(conn_id: str, extra: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:

@@ -352,6 +352,8 @@ class ContinuousQueryHook(BaseHook):
         document = self._for_the_query(document)
         if (logs := configuration.log_format()) != TEXT:  # an older engine would not know the key
             document = {"log_format": logs, **document}
+        if self.settings.deploy_mode == "local" and (conf := self._submit_options().conf):
+            document = {**document, "conf": {**(document.get("conf") or {}), **conf}}
         submission = Submission(
             document,
             self._log_dir(document["checkpoint_location"]),
@@ -386,8 +388,10 @@ class ContinuousQueryHook(BaseHook):
     def _cluster(self) -> Cluster | None:
         if self.settings.deploy_mode != "spark-submit":
             return None
-        options = SubmitOptions.read(self.settings.spark_submit)
-        return Cluster.find(self.settings.spark_conn_id, options)
+        return Cluster.find(self.settings.spark_conn_id, self._submit_options())
+
+    def _submit_options(self) -> SubmitOptions:
+        return SubmitOptions.read(self.settings.spark_submit)
 
     def _for_the_query(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the specification as the query gets it: with its secrets, looked up now."""

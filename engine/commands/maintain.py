@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from engine.base.options import parse_interval_ms
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.named_sink import named_sink
 from engine.commands.result import Result, format_bytes
 from engine.commands.status import open_checkpoint
+from engine.pipeline.given_sink import given_sink
 from engine.sinks.lakes.maintenance import maintain as maintain_table
 from engine.sinks.lakes.upkeep import REWINDABLE_S, MaintenanceReport, Orders, Upkeep
 from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
@@ -30,7 +33,7 @@ def maintain(args: Namespace) -> Result:
         file_bytes=args.file_bytes,
         dry_run=args.dry_run,
     )
-    table = recorded_table(checkpoints[0]) if args.spec is None else _named(args.spec)
+    table = _named(args.spec, checkpoints) if args.spec else recorded_table(checkpoints[0])
     report = maintain_table(table, orders)
     return Result(report.to_dict(), describe(report))
 
@@ -56,10 +59,13 @@ def describe(report: MaintenanceReport) -> str:
     return "; ".join(text) + "."
 
 
-def _named(spec_file: str) -> Upkeep[Any, Any]:
-    return table_of(
-        *named_sink(spec_file, "Leave --spec out: the checkpoint tells which table it is.")
+def _named(spec_file: str, checkpoints: Sequence[Checkpoint]) -> Upkeep[Any, Any]:
+    name, options = named_sink(
+        spec_file, "Leave --spec out: the checkpoint tells which table it is."
     )
+    for each in checkpoints:
+        options = given_sink(each, name, options)
+    return table_of(name, options)
 
 
 def _seconds(duration: str | None, name: str) -> float | None:

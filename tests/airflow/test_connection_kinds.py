@@ -186,6 +186,16 @@ def test_to_files(spec: dict[str, Any], connection: Callable[..., None]) -> None
             {"url": "rediss://[::1]:6379/2?ssl_ca_certs=%2Fca.pem", "password": SECRET},
         ),
         (
+            "redis",
+            {"conn_type": "redis", "host": "h", "extra": {"ssl": "True"}},
+            {"url": "rediss://h:6379/0"},
+        ),
+        (
+            "mqtt",
+            {"conn_type": "mqtt", "host": "h", "extra": {"tls": 0}},
+            {"url": "mqtt://h:1883"},
+        ),
+        (
             "mqtt",
             {
                 "conn_type": "mqtt",
@@ -349,6 +359,8 @@ def test_single_values_of_any_connection(
         ("sqlalchemy", {"conn_type": "mysql", "extra": {"client": "x"}}, "extra.client 'x'"),
         ("redis", {"conn_type": "redis"}, "names no host"),
         ("mqtt", {"conn_type": "mqtt"}, "names no host"),
+        ("redis", {"conn_type": "redis", "host": "h", "extra": {"ssl": "yes"}}, "extra.ssl 'yes'"),
+        ("mqtt", {"conn_type": "mqtt", "host": "h", "extra": {"tls": "on"}}, "extra.tls 'on'"),
         ("http", {"conn_type": "http"}, "names no host"),
         ("http", {"conn_type": "http", "extra": {"verify": False}}, r"extra\.verify"),
         ("rate", {"conn_type": "http", "host": "x"}, r"\(http\) is none of the types"),

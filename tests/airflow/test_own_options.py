@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_continuous.deploy.notes import Notes
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.options import SubmitOptions, options_over
+from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.deploy.submitted import QueryStartError
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query import StartContinuousQueryOperator
@@ -187,12 +188,76 @@ def test_another_namespace_is_another_cluster(
         ({"conf": "a=b"}, "no mapping"),
         ({"ship_engine": "false"}, "ship_engine is 'false'"),
         ({"yarn_queue": 7}, "(?s)yarn_queue is 7.*text"),
+        (
+            {"executor_cores": 2, "conf": {"spark.executor.cores": 4}},
+            "spark_submit has executor_cores, and spark.executor.cores in its conf",
+        ),
         ({"driver_memory": True}, "(?s)driver_memory is True.*text"),
     ],
 )
 def test_options_that_cannot_be_used(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         SubmitOptions.read(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "both"),
+    [
+        ({"num_executors": 2}, {"executor_cores": 1}, {"num_executors": 2, "executor_cores": 1}),
+        (
+            {"conf": {"spark.executor.memory": "2g", "spark.a": 1}},
+            {"executor_memory": "8g"},
+            {"conf": {"spark.a": 1}, "executor_memory": "8g"},
+        ),
+        (
+            {"executor_memory": "2g", "conf": {"spark.a": 1}},
+            {"conf": {"spark.executor.memory": "8g"}},
+            {"conf": {"spark.a": 1, "spark.executor.memory": "8g"}},
+        ),
+        (
+            {"total_executor_cores": 2},
+            {"total_executor_cores": None, "conf": {"spark.cores.max": 4}},
+            {"total_executor_cores": None, "conf": {"spark.cores.max": 4}},
+        ),
+    ],
+)
+def test_a_task_s_size_goes_over_the_connection_s(
+    given: dict[str, Any], more: dict[str, Any], both: dict[str, Any]
+) -> None:
+    assert options_over(given, more) == both
+    SubmitOptions.read(both)
+
+
+def test_a_local_query_has_the_settings_and_says_what_it_has_not(
+    spec: dict[str, Any],
+    stand_in: None,
+    connection: Connect,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[Any] = []
+    really_write = Submission.write_specification
+
+    def write(submission: Submission, document: Any = None) -> Path:
+        path = really_write(submission, document)
+        written.append(json.loads(path.read_text())["conf"])
+        return path
+
+    monkeypatch.setattr(Submission, "write_specification", write)
+    connection("continuous_default", "continuous", extra={"conf": {"spark.a": "1", "spark.b": "1"}})
+    for number, (options, level) in enumerate(
+        [({"executor_memory": "1g"}, "info"), ({"packages": ["a:b:1"]}, "warning")]
+    ):
+        hook = ContinuousQueryHook(spark_submit={**options, "conf": {"spark.b": "2"}})
+        location = f"{spec['checkpoint_location']}{number}"
+        submitted = hook.submit(hook.specification({**spec, "checkpoint_location": location}))
+        submitted.process.terminate()
+        submitted.process.wait(120)
+        assert written[number] == {"spark.a": "1", "spark.b": "2"}
+        lines = capsys.readouterr().out.splitlines()
+        (line,) = [each for each in lines if "not looked at" in each]
+        assert level in line
+        assert f"of spark_submit {next(iter(options))} is not" in line
 
 
 def test_a_size_without_a_unit_is_in_mebibytes() -> None:

@@ -71,6 +71,17 @@ def test_the_button_tells_that_no_query_could_run_here(monkeypatch: pytest.Monke
         ({"conn_type": "continuous", "extra": {"conf": "{"}}, "no JSON object"),
         ({"conn_type": "continuous", "extra": {"spark_submit": "{"}}, "no JSON object"),
         ({"conn_type": "continuous", "extra": {"conf": "[]"}}, "no JSON object"),
+        ({"conn_type": "continuous", "extra": "{'deploy-mode': 'local'}"}, "is no JSON object"),
+        ({"conn_type": "continuous", "extra": "[]"}, "extra that is no JSON object"),
+        (
+            {"conn_type": "continuous", "extra": {"deploy_mode": "spark-submit"}},
+            "(?s)the field 'deploy_mode', .* Did you mean deploy-mode",
+        ),
+        (
+            {"conn_type": "continuous", "extra": {"spark-submit": {"num_executors": 2}}},
+            "(?s)the field 'spark-submit', .* Did you mean spark_submit",
+        ),
+        ({"conn_type": "continuous", "extra": {"colour": "red"}}, "(?s)'colour', .* It has deploy"),
     ],
 )
 def test_connections_that_cannot_be_used(
@@ -80,6 +91,13 @@ def test_connections_that_cannot_be_used(
 
     with pytest.raises(ConfigError, match=problem):
         ContinuousQueryHook("ours").get_conn()
+    assert ContinuousQueryHook("ours").test_connection()[0] is False
+
+
+def test_what_a_form_leaves_empty_is_no_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"secrets": "", "colour": None, "log-dir": "", "environment": {}}
+    connection(monkeypatch, "ours", conn_type="continuous", extra=extra)
+    assert ContinuousQueryHook("ours").get_conn() == ConnectionSettings()
 
 
 # -- specifications -------------------------------------------------------------------------------
@@ -212,6 +230,17 @@ def test_its_environment_has_what_connections_say(
     submitted.process.wait()
     for name in ("REGION", "BANK_KEY", "PLACE"):
         assert f"'{name}'" in submitted.log_path.read_text()
+
+
+def test_a_task_s_variable_goes_over_the_connection_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"environment": {"A": "plain"}, "environment-from": {"B": "a_bank.password"}}
+    connection(monkeypatch, "ours", conn_type="continuous", extra=extra)
+    connection(monkeypatch, "a_bank", conn_type="generic", password="hush-hush")
+    own = ContinuousQueryHook("ours", environment={"B": "own"}, secrets={"A": "a_bank.password"})
+    assert own.settings.variables() == {"A": "hush-hush", "B": "own"}
+    twice = ContinuousQueryHook("ours", environment={"A": "x"}, secrets={"A": "a_bank.password"})
+    with pytest.raises(ConfigError, match="A is in environment and in secrets"):
+        twice.settings.variables()
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,9 @@ def test_checkpoints_tell_the_table_and_what_is_pinned(
     live.checkpoint.pin("before", 1)
     done = run(context, checkpoint_location=[live.location], rewindable=0, vacuum=False)
     assert (done["files_before"], done["compacted_files"], done["files_after"]) == (8, 6, 3)
+    other = {"format": "delta", "options": {"path": str(table.with_name("other"))}}
+    with pytest.raises(AirflowFailException, match=r"writes to delta\[path=.*table\], not to"):
+        run(context, checkpoint_location=live.location, table=other)
     live.checkpoint.unpin("before")
     assert run(context, checkpoint_location=live.location, rewindable=0)["files_after"] == 1
     assert ids(table) == [0, 1, 2, 3, 10, 11, 12, 13]

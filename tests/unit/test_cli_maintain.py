@@ -66,6 +66,22 @@ def test_the_specification_names_a_table_with_secrets(
     assert (code, found.get("files_after")) == (0, 4), found
 
 
+def test_the_specification_of_another_table_is_refused(
+    tmp_path: Path, table: Path, spark_checkpoint: Path, capsys: Captured
+) -> None:
+    """Its queries, and their pins, would not be known."""
+    other = tmp_path / "other"
+    Query(writer(other)).commit(0, rows(1))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "source: {format: rate}\ncheckpoint_location: /tmp/c\n"
+        f"sink: {{format: delta, options: {{path: {other}}}}}\n"
+    )
+    code, _, err = called(capsys, "maintain", spark_checkpoint, "--spec", spec)
+    assert code == 2
+    assert f"writes to delta[path={table}], not to delta[path={other}]" in err
+
+
 @pytest.mark.parametrize(
     ("sink", "given", "text"),
     [

@@ -12,13 +12,13 @@ import base64
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_continuous.deploy.contract import DriverState, DriverStatus, Handle
 from airflow_provider_continuous.deploy.driver_variables import PREFIXES
 from airflow_provider_continuous.deploy.managers.kubernetes import LABEL, NAMESPACE, POD_NAME
-from airflow_provider_continuous.deploy.options import SubmitOptions
+from airflow_provider_continuous.deploy.options import SIZES, SubmitOptions
 from airflow_provider_continuous.deploy.plan import SPECIFICATION, refuse_long
 from airflow_provider_continuous.deploy.private_files import is_secret
 from airflow_provider_continuous.deploy.spark_conf import spark_conf
@@ -34,12 +34,6 @@ from engine.redaction.logs import redact
 
 SUBMISSION_LABEL: Final = "continuous-submission"
 _WORDS_MAX = 500
-_SIZES = {
-    "driver_memory": "spark.driver.memory",
-    "executor_memory": "spark.executor.memory",
-    "executor_cores": "spark.executor.cores",
-    "num_executors": "spark.executor.instances",
-}
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class Template:
         labels = {LABEL: handle.label, SUBMISSION_LABEL: handle.name}
         sizes = {
             setting: getattr(options, name)
-            for name, setting in _SIZES.items()
+            for name, setting in SIZES.items()
             if getattr(options, name) is not None
         }
         variables = dict(submission.variables)
@@ -183,15 +177,8 @@ def _holds_one(key: str, value: str) -> bool:
 
 
 def _refuse_others(options: SubmitOptions) -> None:
-    known = {"conf", *_SIZES}
-    unsaid = SubmitOptions()
-    given = [
-        option.name
-        for option in fields(options)
-        if option.name not in known
-        and getattr(options, option.name) != getattr(unsaid, option.name)
-    ]
-    if given:
+    known = {"conf", *SIZES} - {"total_executor_cores"}
+    if given := [name for name in options.given if name not in known]:
         raise ConfigError(
             f"spark_submit has {', '.join(given)}, and an operator on Kubernetes submits.",
             hint=f"It takes {', '.join(sorted(known))} there; the rest belongs into the "

@@ -95,6 +95,7 @@ class MaintainTableOperator(BaseOperator):
         """Maintain the table, and return the report."""
         with final_errors(), needs_engine("To look after a table"):
             from engine.commands.maintain import describe
+            from engine.pipeline.given_sink import given_sink
             from engine.sinks.lakes.maintenance import maintain
             from engine.sinks.lakes.upkeep import Orders
             from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
@@ -120,7 +121,10 @@ class MaintainTableOperator(BaseOperator):
             if self.table is None:
                 table = recorded_table(checkpoints[0])
             else:
-                table = table_of(*connected_sink(self.table, "table"))
+                name, options = connected_sink(self.table, "table")
+                for each in checkpoints:
+                    options = given_sink(each, name, options)
+                table = table_of(name, options)
             report = maintain(table, orders)
         self.log.info("%s", describe(report))
         return report.to_dict()
