@@ -245,19 +245,18 @@ def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> BoundContext:
     """What a sink is told of the run that holds the lease. A rewind that is still to be finished
     counts: the run will finish it before it commits anything."""
     storage = checkpoint.storage
-    query_id, copied, prepared, logged, *read = storage.together(
+    query_id, prepared, *read = storage.together(
         checkpoint.query_id,
-        partial(read_copy, checkpoint),
         checkpoint.prepared.ids,
-        checkpoint.offsets.ids,
         partial(_read_intent, checkpoint),
         partial(read_rewound, storage),
     )
     rewinds = [each.generation for each in read if each is not None]
     inherited = None
     if not prepared and not rewinds:
+        copied = read_copy(checkpoint)
         source = None if copied is None else copied.source_id
-        inherited = Inherited(source, max(logged, default=-1))
+        inherited = Inherited(source, max(checkpoint.offsets.ids(), default=-1))
     return BoundContext(
         query_id=query_id or "",
         run_id=lease.run_id,

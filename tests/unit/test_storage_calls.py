@@ -109,6 +109,7 @@ def test_a_restart(s3: SlowS3, checkpoint: Checkpoint) -> None:
         "GET control/rewound",
         "GET control/storage",
         "GET metadata",
+        "LIST prepared/",
     ]
     assert plan_restart(checkpoint, query.sink, again.check).start_from == 3
     calls = s3.take()
