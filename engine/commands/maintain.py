@@ -13,7 +13,7 @@ from engine.commands.result import Result, format_bytes
 from engine.commands.status import open_checkpoint
 from engine.pipeline.given_sink import given_sink
 from engine.sinks.lakes.maintenance import maintain as maintain_table
-from engine.sinks.lakes.upkeep import REWINDABLE_S, MaintenanceReport, Orders, Upkeep
+from engine.sinks.lakes.upkeep import MaintenanceReport, Orders, Upkeep
 from engine.sinks.maintain import pinned_epochs, recorded_table, table_of
 
 
@@ -23,12 +23,10 @@ def maintain(args: Namespace) -> Result:
     steps = {name: getattr(args, name) for name in ("compact", "expire", "vacuum")}
     if not any(steps.values()):
         steps = dict.fromkeys(steps, True)
-    retain_s = _seconds(args.retain, "--retain")
-    rewindable_s = _seconds(args.rewindable, "--rewindable")
     orders = Orders(
         **steps,
-        retain_s=retain_s,
-        rewindable_s=REWINDABLE_S if rewindable_s is None else rewindable_s,
+        retain_s=_seconds(args.retain, "--retain"),
+        rewindable_s=_seconds(args.rewindable, "--rewindable"),
         pinned=pinned_epochs(checkpoints),
         file_bytes=args.file_bytes,
         dry_run=args.dry_run,

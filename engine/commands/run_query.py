@@ -20,9 +20,10 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.commands.live import ProgressDisplay
 from engine.commands.result import DONE, FAILED, Result
-from engine.errors import ConcurrentRunError
+from engine.errors import ConcurrentRunError, ConfigError
 from engine.logs.json_lines import JSON, SETTING, JsonFormatter, log_as_json, logs_json
 from engine.query.spec import QuerySpec, build, load_spec
+from engine.query.spec.document import STANDARD_INPUT
 from engine.spark.failure import describe_error
 from engine.spark.session import build_session
 
@@ -51,6 +52,11 @@ _NOT_STARTED = Result({"state": None, "error": None}, "Ended before the query wa
 def run(args: Namespace) -> Result:
     """Run a query until it ends, by itself or because somebody asked for it."""
     path = Path(args.spec)
+    if args.forget and path == STANDARD_INPUT:
+        raise ConfigError(
+            "--forget deletes the file of the specification, and - is standard input.",
+            hint="Leave --forget out: what is read from standard input is kept nowhere.",
+        )
     try:
         spec = load_spec(path)
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.base.options import FAIL, SKIP, EngineOptions
@@ -26,6 +27,7 @@ from engine.query.write_request import (
     pop_option,
     pop_storage,
 )
+from engine.sinks.builtin_sinks import FILE_FORMATS
 from engine.spark.drains import finish_batch, finish_epoch
 from engine.spark.failure import describe_error
 from engine.spark.supervised import SparkExecution
@@ -42,6 +44,23 @@ _HEEDED = frozenset(
     {"leaseheartbeatms", "onbadrecord", "onlaterecord", "metricsport", "opentelemetry"}
 )
 """The options of the engine that mean something here."""
+_OF_LAKES = ("schemaEvolution", "targetFileSize", "commitInterval")
+_SHIPPED = "maxShippedBytesPerEpoch"
+_OURS_ALONE: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(FILE_FORMATS, ("compactInterval",)),
+    "delta": _OF_LAKES,
+    "iceberg": (*_OF_LAKES, "catalog", "compression", "location", "partitionSpec", "table"),
+    "kafka": ("transactionalIdPrefix",),
+    "console": (_SHIPPED, "timeZone"),
+    "memory": (_SHIPPED,),
+    "foreachbatch": (_SHIPPED,),
+}
+"""Options of a sink that Spark's own of the same name drops without a word."""
+_STORAGE_OF: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys((*FILE_FORMATS, "delta"), ("storage.", "spark.hadoop.fs.")),
+    "iceberg": ("catalog.", "spark.sql.catalog."),
+}
+"""What begins the options that open a sink's storage, and the settings that do so in Spark."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
 
@@ -74,8 +93,13 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
                 "Spark itself runs this query.",
                 hint=f"Use trigger(continuous=...), or {instead}.",
             )
+    sink = (request.sink_format or "").lower()
+    _refuse_what_spark_cannot(request, sink, options)
+    ours_alone = {name.lower() for name in _OURS_ALONE.get(sink, ())}
     unheeded = [
-        key for key in request.sink_options if key not in options and key.lower() not in _HEEDED
+        key
+        for key in request.sink_options
+        if (key.lower() in ours_alone if key in options else key.lower() not in _HEEDED)
     ]
     if unheeded:
         # No error: the same query is to run with any trigger.
@@ -84,7 +108,6 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
             ", ".join(sorted(unheeded)),
             request.trigger_kind,
         )
-    _refuse_what_spark_cannot(request, options)
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = open_checkpoint(location, pop_storage(options))
     refuse_own_state(checkpoint)
@@ -106,11 +129,21 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     return SparkQuery(execution.start(lambda: _start(writer, table), lost), execution)
 
 
-def _refuse_what_spark_cannot(request: WriteRequest, options: dict[str, str]) -> None:
-    """Spark's own sink would take the option without a word, and write at least once."""
+def _refuse_what_spark_cannot(request: WriteRequest, sink: str, options: dict[str, str]) -> None:
+    """Spark's own sink would take these options without a word, and do otherwise."""
     delivery = {name.lower(): text for name, text in options.items()}.get("delivery", "")
-    is_kafka = (request.sink_format or "").lower() == "kafka"
-    if is_kafka and delivery.strip().lower() == "exactly-once":
+    prefix, instead = _STORAGE_OF.get(sink, ("", ""))
+    opening = [name for name in options if prefix and name.lower().startswith(prefix)]
+    if opening:
+        raise ConfigError(
+            f"The sink {sink} has no option {', '.join(sorted(opening))} with "
+            f"trigger({request.trigger_kind}=...): Spark itself runs this query, and opens the "
+            "storage by its own settings.",
+            hint=f"Set the storage up in the session, by settings that begin with {instead}, and "
+            "leave these options, or the connection that says them, out; or use "
+            "trigger(continuous=...).",
+        )
+    if sink == "kafka" and delivery.strip().lower() == "exactly-once":
         raise ConfigError(
             f"The sink kafka cannot be exactly once with trigger({request.trigger_kind}=...): "
             "Spark itself runs this query, and repeats a micro-batch after a failure.",

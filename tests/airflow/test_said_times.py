@@ -54,13 +54,12 @@ TIMES: list[tuple[Any, dict[str, Any], str]] = [
         )
     ),
     (PruneCheckpointOperator, _PRUNE, "orphans_older_than"),
-    (MaintainTableOperator, _ASKING, "rewindable"),
     (QueryHealthSensor, _ASKING, "stalled_after"),
 ]
 OPTIONAL: list[tuple[Any, dict[str, Any], str]] = [
     (RunContinuousQueryOperator, _STARTING, "run_for"),
     (PruneCheckpointOperator, _PRUNE, "keep_for"),
-    (MaintainTableOperator, _ASKING, "retain"),
+    *((MaintainTableOperator, _ASKING, name) for name in ("retain", "rewindable")),
     *((QueryHealthSensor, _ASKING, name) for name in ("latency_max", "unhealthy_for", "watch_for")),
 ]
 NONE: list[Any] = [-1, timedelta(seconds=-1), "600", "soon", True, math.nan, math.inf]

@@ -44,6 +44,7 @@ def test_a_table_is_named_as_in_a_query(table: Path, context: Any) -> None:
     done = run(context, table=named, rewindable=timedelta(0), retain=timedelta(days=2))
     assert (done["files_before"], done["files_after"]) == (4, 1)
     assert ids(table) == [0, 1, 2, 3]
+    assert run(context, table=named, compact=False, expire=False)["files_after"] == 1
 
 
 def test_checkpoints_tell_the_table_and_what_is_pinned(
@@ -91,6 +92,10 @@ def test_what_is_asked_for_is_checked_when_the_dag_is_read(
         ({"checkpoint_location": "/nowhere/at/all"}, "There is no checkpoint at /nowhere"),
         ({"table": {"format": "delta"}, "file_bytes": "many"}, "file_bytes is 'many'"),
         ({"table": {"format": "delta"}, "retain": 60}, "it must be 3600 s or more"),
+        (
+            {"table": {"format": "delta"}, "compact": False, "expire": False, "rewindable": 0},
+            "goes by it: it is for compact and expire",
+        ),
     ],
 )
 def test_what_cannot_be_fails_for_good(arguments: dict[str, Any], text: str, context: Any) -> None:

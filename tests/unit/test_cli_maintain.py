@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
+from engine.sinks.lakes.upkeep import REWINDABLE_S, Orders
 from tests.unit.delta_tables import ids, writer
 from tests.unit.lake_queries import Query, rows
 from tests.unit.test_cli import Captured, called, called_json
@@ -88,6 +89,9 @@ def test_the_specification_of_another_table_is_refused(
         ("noop", [], "The sink noop has no table"),
         ("delta", ["--retain", "1 minute"], "it must be 3600 s or more"),
         ("delta", ["--retain", "soon"], "--retain: 'soon' cannot be used"),
+        ("delta", ["--vacuum", "--file-bytes", "9"], "file_bytes says how large files should be"),
+        ("delta", ["--compact", "--retain", "2 days"], "goes by it: it is for expire and vacuum"),
+        ("delta", ["--vacuum", "--rewindable", "0 s"], "goes by it: it is for compact and expire"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -102,6 +106,12 @@ def test_what_cannot_be_is_refused(
     code, _, err = called(capsys, "maintain", spark_checkpoint, *given)
     assert code == 2
     assert text in err
+
+
+def test_one_step_that_goes_by_a_setting_is_enough() -> None:
+    assert Orders(expire=False, vacuum=False, rewindable_s=0.0, file_bytes=9).reach_s == 0
+    assert Orders(compact=False, vacuum=False, rewindable_s=1.0, retain_s=4e3).reach_s == 1
+    assert Orders(compact=False, expire=False, retain_s=4e3).reach_s == REWINDABLE_S
 
 
 def test_a_checkpoint_that_tells_no_sink(spark_checkpoint: Path, capsys: Captured) -> None:

@@ -69,6 +69,17 @@ def test_a_specification_is_deleted_when_it_was_read(tmp_path: Path, forget: boo
     assert path.exists() is not forget
 
 
+def test_standard_input_is_no_file_that_could_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_text("somebody's")
+    monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+    assert main(["run", "-", "--forget"]) == WRONG_USE
+    assert "--forget deletes the file of the specification" in capsys.readouterr().err
+    assert Path("-").read_text() == "somebody's"
+
+
 def test_a_signal_drains() -> None:
     query = Query()
     with EndSignals() as signals:

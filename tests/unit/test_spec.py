@@ -150,6 +150,20 @@ def test_a_mode_is_chosen_or_left_to_the_trigger() -> None:
         ),
         (changed(python_path=["no/such/folder"]), ["python_path: there is no folder /"]),
         (changed(conf={"spark.master": None}), ["conf.spark.master: must be text"]),
+        (
+            changed(source={"format": "tail", "options": {"path": "/a", "Path": "/b", "PATH": 1}}),
+            ["source.options: path and Path are one option, whose name may be in any case; leave",
+             "source.options: path and PATH are one option"],
+        ),
+        (
+            changed(query="json:dumps", source=None, sql=None,
+                    connections={"lake": {"key": "a", "KEY": "b"}}),
+            ["connections.lake: key and KEY are one option"],
+        ),
+        (
+            changed(checkpoint_storage={"key": "a", "Key": "b"}),
+            ["checkpoint_storage: key and Key are one option"],
+        ),
     ],
 )  # fmt: skip
 def test_problems_are_told_with_their_place(document: Any, expected: list[str]) -> None:
@@ -184,6 +198,11 @@ def test_variables_are_taken_from_the_environment() -> None:
     assert spec.checkpoint_location == "/data/checkpoint"
     assert spec.sql == "SELECT '${FOLDER}', '$${X}' FROM source"
     assert "s3cr3t" not in repr(spec)
+
+
+def test_the_names_of_spark_settings_are_told_apart_by_their_capitals() -> None:
+    conf = {"spark.hadoop.key": "a", "spark.hadoop.Key": "b"}
+    assert load_spec(changed(conf=conf)).conf == conf
 
 
 @pytest.mark.parametrize("text", ["${USER}", "$${USER}", "$$${USER}", "${USER", "a$b{c}", "$"])
@@ -236,6 +255,7 @@ def test_yaml_and_json_files_read_alike(tmp_path: Path) -> None:
         ("q.yaml", b"- 1\n", "holds list, not a query specification"),
         ("q.yaml", b"", "holds nothing, not a query specification"),
         ("q.json", b'{"name": }', "is not JSON: Expecting value: line 1 column 10"),
+        ("q.json", b'{"sink": {"a": 1, "b": 2, "a": 3}}', "is not JSON: the key 'a' occurs twice."),
         ("q.yaml", b"name: \xff\xfe", "cannot be read: it is not UTF-8"),
     ],
 )

@@ -326,11 +326,27 @@ def test_a_schema_is_required(tmp_path: Path) -> None:
         ({"pathGlobFilter": "[a.log"}, "pathGlobFilter"),
         ({"pathGlobFilter": "[z-a].log"}, "pathGlobFilter"),
         ({"pathGlobFilter": "a\\"}, "pathGlobFilter"),
+        *(
+            ({name: value}, f"{name} .* must be left out with fileFormat json: it is for csv")
+            for name, value in (
+                ("header", "true"),
+                ("sep", ";"),
+                ("delimiter", ";"),
+                ("nullValue", "NA"),
+            )
+        ),
+        ({"fileFormat": "text", "header": "true"}, "left out with fileFormat text: it is for csv"),
+        ({"fileFormat": "text", "timeZone": "UTC"}, "left out .* it is for csv and json"),
     ],
 )
 def test_bad_options(tmp_path: Path, options: dict[str, str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         reader(tmp_path, **options)
+
+
+@pytest.mark.parametrize("file_format", ["json", "csv"])
+def test_a_zone_is_for_what_has_times(tmp_path: Path, file_format: str) -> None:
+    reader(tmp_path, fileFormat=file_format, timeZone="Europe/Berlin")
 
 
 def test_the_folder_must_exist(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
 from airflow_provider_continuous.tasks.arguments import (
     check_found,
-    duration,
     given,
     optional_duration,
     whole_number,
@@ -44,7 +43,7 @@ class MaintainTableOperator(BaseOperator):
     :param retain: so long old states and their files stay, a timedelta or seconds, an hour or
         more; None: as the table says (Delta a week, Iceberg five days).
     :param rewindable: files that are younger are not compacted, and no history of that time is
-        forgotten, a timedelta or seconds: a query can be rewound as far.
+        forgotten, a timedelta or seconds: a query can be rewound as far; None: a day.
     :param file_bytes: how large files should be (templated); None: as the table says.
     :param dry_run: change nothing, return what would be done.
     :param storage_conn_id: the Airflow connection that opens the checkpoints' storage (templated).
@@ -68,7 +67,7 @@ class MaintainTableOperator(BaseOperator):
         expire: bool = True,
         vacuum: bool = True,
         retain: timedelta | float | None = None,
-        rewindable: timedelta | float = timedelta(days=1),
+        rewindable: timedelta | float | None = None,
         file_bytes: int | str | None = None,
         dry_run: bool = False,
         storage_conn_id: str | None = None,
@@ -85,7 +84,7 @@ class MaintainTableOperator(BaseOperator):
         self.expire = expire
         self.vacuum = vacuum
         self.retain = optional_duration(f"{self.task_id}: retain", retain)
-        self.rewindable = duration(f"{self.task_id}: rewindable", rewindable)
+        self.rewindable = optional_duration(f"{self.task_id}: rewindable", rewindable)
         self.file_bytes = file_bytes
         self.maintain_dry_run = dry_run
         self.storage_conn_id = storage_conn_id

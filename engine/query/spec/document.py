@@ -39,10 +39,13 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
     """Read the text of a specification's file.
 
     :param path: the file, for errors; ``.json`` is no YAML.
-    :raises ConfigError: not YAML, or not a mapping.
+    :raises ConfigError: not YAML, not a mapping, or a key occurs twice.
     """
     try:
-        content = json.loads(text) if path.suffix == ".json" else yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
+        if path.suffix == ".json":
+            content = json.loads(text, object_pairs_hook=_with_unique_keys)
+        else:
+            content = yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
     except ValueError as exc:
         raise ConfigError(f"{path} is not JSON: {exc}.") from exc
     except yaml.YAMLError as exc:
@@ -54,6 +57,16 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
             hint="It is a mapping with keys such as source, sql and sink.",
         )
     return content
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuses what :func:`json.loads` would silently take the last one of."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice")
+        found[key] = value
+    return found
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -106,6 +106,19 @@ def choice(*allowed: str) -> Reader:
 
 
 def options(value: Any, place: Place) -> dict[str, str]:
+    """As :func:`settings`, of which no two have names that differ in capitals only."""
+    result = settings(value, place)
+    first: dict[str, str] = {}
+    for key in result:
+        same = first.setdefault(key.lower(), key)
+        if same != key:
+            place.report(
+                f"{same} and {key} are one option, whose name may be in any case; leave one out"
+            )
+    return result
+
+
+def settings(value: Any, place: Place) -> dict[str, str]:
     """A mapping to text, numbers and truth values, which read as Spark writes them."""
     if not isinstance(value, Mapping):
         place.report(f"must be a mapping, not {name(value)}")

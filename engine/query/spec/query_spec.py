@@ -63,6 +63,7 @@ from engine.query.spec.fields import (
     options,
     report_connection,
     section,
+    settings,
     several_options,
     text,
     verbatim,
@@ -256,7 +257,7 @@ _QUERY = section(
         "checkpoint_location": Field(text),
         "checkpoint_storage": Field(options, default={}),
         "connections": Field(several_options, default={}),
-        "conf": Field(options, default={}),
+        "conf": Field(settings, default={}),
         "python_path": Field(folders, default=()),
         "log_format": Field(choice(*FORMATS)),
     }

@@ -78,10 +78,10 @@ class DeltaUpkeep(Upkeep[Values, DataFile]):
             )
         name, default = _LOG_KEPT
         kept = facts.properties.get(name, default)
-        if orders.expire and parse_interval_ms(kept, name) < orders.rewindable_s * 1000:
+        if orders.expire and parse_interval_ms(kept, name) < orders.reach_s * 1000:
             raise ConfigError(
                 f"{OWNER}: the table {self.where} keeps its log for {kept}, and a rewind is to "
-                f"reach back {orders.rewindable_s:g} s.",
+                f"reach back {orders.reach_s:g} s.",
                 hint=f"Set {name} of the table, or let rewinds reach back less.",
             )
 

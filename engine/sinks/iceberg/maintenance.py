@@ -263,7 +263,7 @@ def _age_ms(table: Table) -> int:
 def _expired(table: Table, orders: Orders, now_ms: int) -> list[int]:
     """The snapshots that are too old, and that no branch or tag, and no rewind, can need."""
     age_ms = _age_ms(table) if orders.retain_s is None else int(orders.retain_s * 1000)
-    rewindable_ms = int(orders.rewindable_s * 1000)
+    rewindable_ms = int(orders.reach_s * 1000)
     name, default = _KEPT
     kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
     for ref in table.metadata.refs.values():

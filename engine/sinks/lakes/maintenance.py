@@ -73,7 +73,7 @@ def _not_rewindable(
     files: Sequence[TableFile[Any]], orders: Orders, now_ms: int
 ) -> list[TableFile[Any]]:
     """Without those that a rewind may have to take out of the table."""
-    since_ms = now_ms - orders.rewindable_s * 1000
+    since_ms = now_ms - orders.reach_s * 1000
     pinned = {query_part(query_id): epoch for query_id, epoch in orders.pinned.items()}
 
     def is_behind_pin(path: str) -> bool:

@@ -13,6 +13,12 @@ from engine.errors import ConfigError
 RETAIN_MIN_S: Final = 3_600.0
 """Nothing younger is removed: it may be of a commit that is under way."""
 REWINDABLE_S: Final = 86_400.0
+_GO_BY: Final = {
+    "retain_s": ("how long old states and their files stay", ("expire", "vacuum")),
+    "rewindable_s": ("how far back a query can be rewound", ("compact", "expire")),
+    "file_bytes": ("how large files should be", ("compact",)),
+}
+"""What a setting of :class:`Orders` says, and the steps that go by it."""
 
 F = TypeVar("F")
 N = TypeVar("N")
@@ -27,18 +33,18 @@ class Orders:
     :param vacuum: remove files that neither the table nor a state of it that is kept has.
     :param retain_s: so long old states and their files stay; None: as the table says.
     :param rewindable_s: files that are younger are not compacted, and no history of that time is
-        forgotten: a query can be rewound as far.
+        forgotten: a query can be rewound as far; None: :data:`REWINDABLE_S`.
     :param pinned: query id → the lowest epoch to which it must be possible to rewind as well.
     :param file_bytes: how large files should be; None: as the table says.
     :param dry_run: change nothing, only tell.
-    :raises ConfigError: that cannot be done.
+    :raises ConfigError: that cannot be done, or no step that is asked for goes by a setting.
     """
 
     compact: bool = True
     expire: bool = True
     vacuum: bool = True
     retain_s: float | None = None
-    rewindable_s: float = REWINDABLE_S
+    rewindable_s: float | None = None
     pinned: Mapping[str, int] = field(default_factory=dict)
     file_bytes: int | None = None
     dry_run: bool = False
@@ -52,10 +58,24 @@ class Orders:
                 "or more.",
                 hint="Younger files may belong to a commit that is under way.",
             )
-        if self.rewindable_s < 0:
-            raise ConfigError(f"A rewind is to reach back {self.rewindable_s:g} s: less than 0.")
+        if self.reach_s < 0:
+            raise ConfigError(f"A rewind is to reach back {self.reach_s:g} s: less than 0.")
         if self.file_bytes is not None and self.file_bytes < 1:
             raise ConfigError(f"Files are to have {self.file_bytes} bytes: 1 or more.")
+        for setting, (says, steps) in _GO_BY.items():
+            if getattr(self, setting) is None or any(getattr(self, step) for step in steps):
+                continue
+            name = setting.removesuffix("_s")
+            raise ConfigError(
+                f"{name} says {says}, and no step that is asked for goes by it: it is for "
+                f"{' and '.join(steps)}.",
+                hint=f"Leave {name} out, or ask for {' or '.join(steps)}, too.",
+            )
+
+    @property
+    def reach_s(self) -> float:
+        """:attr:`rewindable_s`, or its default."""
+        return REWINDABLE_S if self.rewindable_s is None else self.rewindable_s
 
 
 class TableFile(NamedTuple, Generic[F]):

@@ -6,7 +6,8 @@ option              default
 url                               ``mqtt://host:1883``; how to log in, and certificates:
                                   :mod:`engine.clients.mqtt`
 topic                             of all messages; else each row's column
-retain              false         the broker keeps the last message of each topic
+retain              false         the broker keeps the last message of each topic; else each row's
+                                  column
 retryFor            1 minute      so long nothing may be taken, until that is an outage
 clientIdPrefix      continuous    of the client ids, for the broker's access lists
 ==================  ============  ==============================================================
@@ -47,7 +48,8 @@ class MqttSink(DataSource):
         taken = Options(OWNER, options)
         self._server = MqttServer.of(OWNER, taken)
         self._topic = taken.text("topic")
-        self._retain = taken.boolean("retain", False)
+        retain = taken.boolean("retain", False)
+        self._retain = None if taken.text("retain") is None else retain
         retry = taken.text("retryFor") or "1 minute"
         self._retry_s = parse_interval_ms(retry, f"{OWNER}: option retryFor") / 1000
         if self._retry_s <= 0:

@@ -49,8 +49,11 @@ class MessageFormat:
     columns: frozenset[str]
 
     @classmethod
-    def of(cls, schema: pa.Schema, topic: str | None, retain: bool) -> MessageFormat:
-        """:raises ConfigError: a column is missing, unknown, or of another type."""
+    def of(cls, schema: pa.Schema, topic: str | None, retain: bool | None) -> MessageFormat:
+        """
+        :param retain: None: the option is not set.
+        :raises ConfigError: a column is missing, unknown, of another type, or an option, too.
+        """
         if "payload" not in schema.names:
             raise ConfigError(
                 f"{OWNER}: there is no column payload.",
@@ -61,6 +64,12 @@ class MessageFormat:
                 f"{OWNER}: the topic is in {'neither' if topic is None else 'both'} the option "
                 f"topic {'nor' if topic is None else 'and'} the column topic.",
                 hint="It is in one of them.",
+            )
+        if retain is not None and "retain" in schema.names:
+            raise ConfigError(
+                f"{OWNER}: whether messages are retained is in both the option retain and the "
+                "column retain.",
+                hint="Leave the option out, or drop the column: df.drop('retain').",
             )
         if topic is not None and (fault := _fault(topic)):
             raise ConfigError(f"{OWNER}: option topic: {topic!r} {fault}.")
@@ -77,7 +86,7 @@ class MessageFormat:
                     f"{' or '.join(map(sql_name, allowed))}.",
                     hint=f"Cast it, or drop it: df.withColumn('{name}', ...).",
                 )
-        return cls(topic, retain, frozenset(schema.names))
+        return cls(topic, bool(retain), frozenset(schema.names))
 
     def publications(self, batch: pa.RecordBatch) -> Iterator[Publication]:
         """:raises SinkCommitRejectedError: a row makes none."""

@@ -153,6 +153,10 @@ class FilesDataSource(DataSource):
         cleaning = taken.choice("cleanSource", OFF, (OFF, DELETE, ARCHIVE))
         archive = taken.text("sourceArchiveDir")
         if cleaning != ARCHIVE:
+            if archive is not None:
+                raise taken.wrong(
+                    "sourceArchiveDir", archive, "left out unless cleanSource is archive"
+                )
             return Cleaning(None) if cleaning == DELETE else None
         if archive is None:
             raise taken.wrong("sourceArchiveDir", archive, "a folder, to archive to")

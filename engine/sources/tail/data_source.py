@@ -14,7 +14,7 @@ maxRowsPerSecond               of all partitions together; continuous mode only
 header              false      csv: the first line of each file is not a record
 sep, delimiter      ``,``      csv
 nullValue           (empty)    csv: stands for null
-timeZone            session's  of timestamps without one; UTC in Spark's micro-batch mode
+timeZone            session's  json, csv: of timestamps without one; UTC in Spark's micro-batch mode
 ==================  =========  ==================================================================
 
 A schema is required, except for text. Files grow at their end. Only whole lines are read: what
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _FORMATS = ("json", "csv", "text")
+_MEANT_FOR = {**dict.fromkeys(("header", "sep", "delimiter", "nullValue"), ("csv",)),
+              "timeZone": ("csv", "json")}  # fmt: skip
+"""The formats that an option is for, if not for all."""
 
 
 class TailDataSource(DataSource):
@@ -66,6 +69,14 @@ class TailDataSource(DataSource):
         taken = Options("source tail", options)
         self._path = local_path(taken.required("path", example="/data/in"), "source tail")
         self._format = taken.choice("fileFormat", None, _FORMATS)
+        for name, formats in _MEANT_FOR.items():
+            given = taken.text(name)
+            if given is not None and self._format not in formats:
+                raise taken.wrong(
+                    name,
+                    given,
+                    f"left out with fileFormat {self._format}: it is for {' and '.join(formats)}",
+                )
         self._accepts = name_filter(taken)
         self._partitions = taken.integer("numPartitions", 1, minimum=1, maximum=10_000)
         self._poll_interval_s = taken.integer("pollIntervalMs", 5, minimum=1) / 1000

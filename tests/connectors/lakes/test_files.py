@@ -242,6 +242,8 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
         ({"multiLine": "true"}, "must be false"),
         ({"modifiedAfter": "2020-01-01"}, "no option 'modifiedafter'"),
         ({"cleanSource": "archive"}, "sourceArchiveDir"),
+        ({"sourceArchiveDir": "/a"}, "must be left out unless cleanSource is archive"),
+        ({"sourceArchiveDir": "/a", "cleanSource": "delete"}, "left out unless cleanSource is"),
         ({"cleanSource": "archive", "sourceArchiveDir": "."}, "one is in the other"),
         ({"dateFormat": "yyyy"}, "no option 'dateformat'"),
     ],

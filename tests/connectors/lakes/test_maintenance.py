@@ -197,9 +197,9 @@ def test_only_what_nobody_can_need_is_vacuumed(case: Case) -> None:
     left = query.prepare(2, parted(7))  # of an epoch that is committed without it
     case.age()
     query.prepare(2, parted(8))  # likewise, but it has just been written
-    before = case.files()
-    assert case.maintain(compact=False, expire=False, dry_run=True).removed_files == 1
-    done = case.maintain(compact=False, expire=False)
+    before, only_vacuum = case.files(), {"compact": False, "expire": False, "rewindable_s": None}
+    assert case.maintain(**only_vacuum, dry_run=True).removed_files == 1
+    done = case.maintain(**only_vacuum)
     (gone,) = before - case.files()
     assert gone.name == left.files[0].path.rpartition("/")[2]
     assert done.removed_bytes > 0
@@ -484,6 +484,9 @@ def _goes_on(case: Case, prepared: Any) -> None:
         ({"retain_s": -1.0}, "or more"),
         ({"rewindable_s": -1.0}, "less than 0"),
         ({"file_bytes": 0}, "1 or more"),
+        ({"compact": False, "file_bytes": 9}, "file_bytes says .* it is for compact"),
+        ({"expire": False, "vacuum": False, "retain_s": 4e3}, "retain says .* for expire and vac"),
+        ({"compact": False, "expire": False, "rewindable_s": 0.0}, "rewindable says how far back"),
     ],
 )
 def test_orders_are_checked(orders: dict[str, Any], text: str) -> None:

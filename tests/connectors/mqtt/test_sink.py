@@ -244,6 +244,7 @@ def test_rows_that_are_no_message(
         (("text",), {"topic": "a"}, "no column payload"),
         (("payload",), {}, "neither the option topic nor"),
         (("payload", "topic"), {"topic": "a"}, "both the option topic and"),
+        (("payload", "retain"), {"topic": "a", "retain": "false"}, "both the option retain and"),
         (("payload", "id"), {"topic": "a"}, "a message has no id"),
         (("payload", "qos"), {"topic": "a"}, "a message has no qos"),
         (("payload",), {"topic": "a/#"}, "name of no topic"),
