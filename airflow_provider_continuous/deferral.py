@@ -9,6 +9,7 @@ from functools import cache
 from airflow.sdk import BaseOperator
 
 from airflow_provider_continuous.compat import conf
+from airflow_provider_continuous.tasks.arguments import flag
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -32,6 +33,15 @@ def by_default() -> bool:
     """
     unsaid = _DEFAULT_DEFERRABLE not in os.environ
     return unsaid or conf.getboolean("operators", "default_deferrable")
+
+
+def defers(name: str, deferrable: bool | None) -> bool:
+    """Return what a DAG says of ``deferrable``, or the default; for the constructors of operators.
+
+    :param name: with the task's id, for the error.
+    :raises ValueError: it is neither True, False nor None.
+    """
+    return by_default() if deferrable is None else flag(name, deferrable)
 
 
 def wait_or_defer(

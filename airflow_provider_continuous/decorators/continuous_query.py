@@ -39,6 +39,7 @@ from airflow_provider_continuous.operators.query import (
     StartContinuousQueryOperator,
 )
 from airflow_provider_continuous.operators.query.base import QueryStartingOperator
+from airflow_provider_continuous.tasks.arguments import flag
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def continuous_query_task(
     return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=multiple_outputs,
-        decorated_operator_class=_DecoratedRun if supervise else _DecoratedStart,
+        decorated_operator_class=_DecoratedRun if flag("supervise", supervise) else _DecoratedStart,
         **kwargs,
     )
 

@@ -15,7 +15,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.links.query import query_page
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
-from airflow_provider_continuous.tasks.arguments import check_found, given
+from airflow_provider_continuous.tasks.arguments import check_found, flag, given
 from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
@@ -89,7 +89,7 @@ class ContinuousQueryNotifier(BaseNotifier):
         self.webhook_conn_id = webhook_conn_id
         self.notifiers = notifiers
         self.ask = ask
-        self.force = force
+        self.force = flag("force", force)
         self._said = given(
             checkpoint_location=checkpoint_location,
             storage_conn_id=storage_conn_id,

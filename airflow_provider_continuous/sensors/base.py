@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from airflow_provider_continuous.deferral import by_default, wait_or_defer
 from airflow_provider_continuous.errors import WaitTimeoutError, final_errors
 from airflow_provider_continuous.links.query import PAGE_LINKS
 from airflow_provider_continuous.outcomes import expect
+from airflow_provider_continuous.tasks.arguments import check_found, flag, given
 from airflow_provider_continuous.triggers.base import START_MARGIN_S, CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -39,7 +40,9 @@ class CheckpointSensor(BaseSensorOperator):
         told otherwise.
     :param timeout: seconds until the sensor gives up, counted as in every Airflow sensor.
     :param mode: ``poke`` or ``reschedule``; naming one turns deferral off, and so do
-        ``exponential_backoff`` and ``silent_fail``, which count in a worker alone.
+        ``exponential_backoff`` and ``silent_fail``, which count in a worker alone. With
+        ``deferrable=True`` they are refused; one of ``default_args`` gives way to what the task
+        says.
     :param deferrable: after a few seconds, wait in the triggerer, without a worker slot; the
         default unless one of these is given, or ``AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE`` is
         ``False``.
@@ -75,17 +78,16 @@ class CheckpointSensor(BaseSensorOperator):
         )
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
-        given = {"exponential_backoff": exponential_backoff, "silent_fail": silent_fail}
-        of_worker = [name for name, value in given.items() if value]
-        if deferrable and of_worker:
-            raise ValueError(
-                f"{self.task_id}: {' and '.join(of_worker)} counts in a worker alone, and "
-                "deferrable=True waits in the triggerer. Keep one of them."
-            )
-        if deferrable is None:
-            deferrable = mode is None and not of_worker and by_default()
-        self.deferrable = deferrable
-        self._starts_from_trigger = start_from_trigger
+        self._said = given(storage_conn_id=storage_conn_id)
+        of_worker = {
+            "mode": mode,
+            "exponential_backoff": flag(
+                f"{self.task_id}: exponential_backoff", exponential_backoff
+            ),
+            "silent_fail": flag(f"{self.task_id}: silent_fail", silent_fail),
+        }
+        self.deferrable = self._defers(deferrable, of_worker, kwargs.get("default_args") or {})
+        self._starts_from_trigger = flag(f"{self.task_id}: start_from_trigger", start_from_trigger)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
@@ -103,6 +105,7 @@ class CheckpointSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         """Wait, here or in the triggerer."""
         with final_errors():
+            check_found(self, self._said)
             trigger = self._trigger = self.make_trigger(context)
         if not self.deferrable:
             return super().execute(context)
@@ -164,6 +167,32 @@ class CheckpointSensor(BaseSensorOperator):
             timeout=timedelta(seconds=self.timeout + START_MARGIN_S),
         )
         self.start_from_trigger = True
+
+    def _defers(
+        self,
+        deferrable: bool | None,
+        of_worker: Mapping[str, object],
+        defaults: Mapping[str, object],
+    ) -> bool:
+        """Tell whether to wait in the triggerer.
+
+        :param of_worker: arguments that count in a worker alone.
+        :param defaults: ``default_args``, over which goes what is said of the task itself.
+        :raises ValueError: the task says both.
+        """
+        named = {name: value for name, value in of_worker.items() if value}
+        if deferrable is None:
+            return not named and by_default()
+        wanted = flag(f"{self.task_id}: deferrable", deferrable)
+        own = [name for name, value in named.items() if defaults.get(name) != value]
+        if not wanted or not own:
+            return wanted
+        if defaults.get("deferrable") is not wanted:
+            raise ValueError(
+                f"{self.task_id}: {' and '.join(own)} counts in a worker alone, and "
+                "deferrable=True waits in the triggerer. Keep one of them."
+            )
+        return False
 
     @abstractmethod
     def own_trigger(self) -> CheckpointTrigger:

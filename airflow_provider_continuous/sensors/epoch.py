@@ -9,7 +9,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.tasks.arguments import given, whole_number
+from airflow_provider_continuous.tasks.arguments import flag, given, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.poller import Event
@@ -67,7 +67,7 @@ class EpochCommittedSensor(CheckpointSensor):
         self.epoch = epoch
         self.epochs_from_now = epochs_from_now
         self._given = given(epoch=epoch, epochs_from_now=epochs_from_now)
-        self.wait_for_restart = wait_for_restart
+        self.wait_for_restart = flag(f"{self.task_id}: wait_for_restart", wait_for_restart)
         self.begin()
 
     def make_trigger(self, context: Context) -> EpochCommittedTrigger:

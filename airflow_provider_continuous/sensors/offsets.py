@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.observing.pool import LAST_LOOK_S, POOL
 from airflow_provider_continuous.observing.source_ends import SourceEnds
 from airflow_provider_continuous.sensors.base import CheckpointSensor
+from airflow_provider_continuous.tasks.arguments import flag
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import UNREACHABLE_MAX_S
 from airflow_provider_continuous.triggers.offsets import (
@@ -80,7 +81,7 @@ class OffsetsCommittedSensor(CheckpointSensor):
         self.offsets = offsets
         self.source = source
         self.ask_latest = ask_latest
-        self.wait_for_restart = wait_for_restart
+        self.wait_for_restart = flag(f"{self.task_id}: wait_for_restart", wait_for_restart)
         self.begin()
 
     def own_trigger(self) -> OffsetsCommittedTrigger:

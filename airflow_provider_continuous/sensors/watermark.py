@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.sensors.base import CheckpointSensor
-from airflow_provider_continuous.tasks.arguments import instant
+from airflow_provider_continuous.tasks.arguments import flag, instant
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.watermark import WatermarkTrigger, as_text
 
@@ -49,7 +49,7 @@ class WatermarkSensor(CheckpointSensor):
     ) -> None:
         super().__init__(checkpoint_location=checkpoint_location, **kwargs)
         self.at = at
-        self.wait_for_restart = wait_for_restart
+        self.wait_for_restart = flag(f"{self.task_id}: wait_for_restart", wait_for_restart)
         self.begin()
 
     def own_trigger(self) -> WatermarkTrigger:

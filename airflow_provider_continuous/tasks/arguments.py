@@ -44,7 +44,7 @@ def given(**arguments: object) -> frozenset[str]:
 def check_found(task: object, said: frozenset[str]) -> None:
     """Refuse to do without what a DAG says: another query or connection might be meant.
 
-    :param task: an operator or notifier, its templates rendered.
+    :param task: an operator, notifier or trigger, its templates rendered.
     :param said: see :func:`given`.
     :raises ConfigError: a template has found nothing.
     """
@@ -97,6 +97,17 @@ def iso_time(milliseconds: int) -> str:
 def seconds(value: timedelta | float) -> float:
     """Return a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """Return what a DAG says of something that is on or off; for the constructors of operators.
+
+    :param name: with the task's id, for the error.
+    :raises ValueError: it is neither True nor False: any text, "False" too, would count as True.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; it is True or False, and cannot be a template.")
+    return value
 
 
 def duration(name: str, value: object, minimum: float = 0.0) -> float:

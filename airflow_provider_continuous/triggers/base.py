@@ -28,7 +28,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import LAST_LOOK_S, LOOK_MAX_S, POOL
 from airflow_provider_continuous.observing.publishing import publish_soon
-from airflow_provider_continuous.tasks.arguments import duration
+from airflow_provider_continuous.tasks.arguments import check_found, duration, given
 from airflow_provider_continuous.triggers.poller import LOOK_GAP_S, Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.summary import Summary
@@ -69,6 +69,7 @@ class CheckpointTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
+        self._said = given(storage_conn_id=storage_conn_id)  # Airflow may render it
         self.poll_interval_s = duration("poll_interval_s", poll_interval_s)
         self.deadline = deadline
         self.not_before = not_before
@@ -202,6 +203,7 @@ class CheckpointTrigger(BaseTrigger):
         self._shared = shared or OneLook(lambda: self.own_hook)
         self._looks_whole = self._has_glanced = False
         try:
+            check_found(self, self._said)
             event = self.look()
             if event is not None and self._has_glanced:
                 self._looks_whole = True

@@ -193,11 +193,19 @@ def test_the_sink_s_folder(stopped: LiveCheckpoint, tmp_path: Path, context: Any
             "give sink or sink_path",
         ),
         ({}, "give keep_epochs"),
+        ({"keep_bytes": 1, "orphans_older_than": 7200}, "orphans_older_than needs remove_orphans"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         PruneCheckpointOperator(task_id="task", checkpoint_location="/c", **arguments)
+
+
+def test_orphans_have_a_day() -> None:
+    arguments: Any = {"task_id": "task", "checkpoint_location": "/c", "keep_epochs": 2}
+
+    assert PruneCheckpointOperator(**arguments, remove_orphans=True).orphans_older_than == 86400
+    assert PruneCheckpointOperator(**arguments).orphans_older_than is None
 
 
 # -- pins and rewinds -----------------------------------------------------------------------------

@@ -302,11 +302,49 @@ def test_soft_fail_skips(live: LiveCheckpoint, sensor: Sensor, context: Any) -> 
             sensor(epoch=0, soft_fail=True, mode=mode).execute(context)
 
 
-@pytest.mark.parametrize("option", ["exponential_backoff", "silent_fail"])
-def test_what_a_trigger_does_not_know_waits_in_a_worker(sensor: Sensor, option: str) -> None:
-    assert not sensor(epoch=0, **{option: True}).deferrable
-    with pytest.raises(ValueError, match=f"{option} counts in a worker alone"):
-        sensor(epoch=0, deferrable=True, **{option: True})
+OF_WORKERS = [
+    ("exponential_backoff", True),
+    ("silent_fail", True),
+    ("mode", "poke"),
+    ("mode", "reschedule"),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), OF_WORKERS)
+def test_what_a_trigger_does_not_know_waits_in_a_worker(
+    sensor: Sensor, option: str, value: Any
+) -> None:
+    assert not sensor(epoch=0, **{option: value}).deferrable
+    assert not sensor(epoch=0, **{option: value}, deferrable=False).deferrable
+    for more in ({}, {"start_from_trigger": True}):
+        with pytest.raises(ValueError, match=f"wait: {option} counts in a worker alone"):
+            sensor(epoch=0, deferrable=True, **{option: value}, **more)
+
+
+@pytest.mark.parametrize(("option", "value"), OF_WORKERS)
+def test_what_a_task_says_goes_before_the_defaults_of_its_dag(
+    sensor: Sensor, option: str, value: Any
+) -> None:
+    with DAG("of_workers", schedule=None, default_args={option: value}):
+        assert not sensor(task_id="none", epoch=0).deferrable
+        assert sensor(task_id="own", epoch=0, deferrable=True).deferrable
+        assert sensor(
+            task_id="begin", epoch=0, deferrable=True, start_from_trigger=True
+        ).start_from_trigger
+        mapped = EpochCommittedSensor.partial(task_id="mapped", epoch=0, deferrable=True).expand(
+            checkpoint_location=["/a", "/b"]
+        )
+        task = mapped.unmap({"checkpoint_location": "/b"})
+        assert isinstance(task, EpochCommittedSensor)
+        assert task.deferrable
+    with DAG("of_triggers", schedule=None, default_args={"deferrable": True}):
+        assert sensor(task_id="none", epoch=0).deferrable
+        assert not sensor(task_id="own", epoch=0, **{option: value}).deferrable
+    with (
+        DAG("of_both", schedule=None, default_args={"deferrable": False, "mode": "poke"}),
+        pytest.raises(ValueError, match="own: mode counts in a worker alone"),
+    ):
+        sensor(task_id="own", epoch=0, mode="reschedule", deferrable=True)
 
 
 def test_the_deadline_travels_in_the_trigger(sensor: Sensor, context: Any) -> None:
@@ -332,7 +370,6 @@ def test_naming_a_mode_turns_deferral_off() -> None:
 
     assert make().deferrable
     assert not make(mode="poke").deferrable
-    assert make(mode="poke", deferrable=True).deferrable
     assert not make(deferrable=False).deferrable
     assert (make().poke_interval, make(mode="reschedule").poke_interval) == (1.0, 60.0)
 

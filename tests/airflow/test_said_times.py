@@ -1,4 +1,5 @@
-"""What a DAG says of time, and what is none: refused as the DAG is read, by its name."""
+"""What a DAG says of times, limits, and what is on or off, and what is none: refused as the DAG is
+read, by its name."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import pytest
 
 from airflow_provider_continuous.assets.uris import query_asset
 from airflow_provider_continuous.compat import RELEASE, AirflowException
-from airflow_provider_continuous.operators.checkpoint import PruneCheckpointOperator
+from airflow_provider_continuous.decorators.continuous_query import continuous_query_task
+from airflow_provider_continuous.notifications.query import ContinuousQueryNotifier
+from airflow_provider_continuous.operators.checkpoint import (
+    InspectCheckpointOperator,
+    PruneCheckpointOperator,
+    RewindCheckpointOperator,
+    UnpinEpochOperator,
+)
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
     RescaleContinuousQueryOperator,
@@ -23,6 +31,8 @@ from airflow_provider_continuous.operators.query import (
 from airflow_provider_continuous.operators.table import MaintainTableOperator
 from airflow_provider_continuous.sensors.epoch import EpochCommittedSensor
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
+from airflow_provider_continuous.sensors.offsets import OffsetsCommittedSensor
+from airflow_provider_continuous.sensors.watermark import WatermarkSensor
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -53,7 +63,6 @@ TIMES: list[tuple[Any, dict[str, Any], str]] = [
             "takeover_grace",
         )
     ),
-    (PruneCheckpointOperator, _PRUNE, "orphans_older_than"),
     (QueryHealthSensor, _ASKING, "stalled_after"),
 ]
 OPTIONAL: list[tuple[Any, dict[str, Any], str]] = [
@@ -61,6 +70,41 @@ OPTIONAL: list[tuple[Any, dict[str, Any], str]] = [
     (PruneCheckpointOperator, _PRUNE, "keep_for"),
     *((MaintainTableOperator, _ASKING, name) for name in ("retain", "rewindable")),
     *((QueryHealthSensor, _ASKING, name) for name in ("latency_max", "unhealthy_for", "watch_for")),
+]
+ORPHANS: Any = (
+    PruneCheckpointOperator,
+    {**_PRUNE, "remove_orphans": True},
+    "orphans_older_than",
+)
+SENSORS: list[tuple[Any, dict[str, Any]]] = [
+    (EpochCommittedSensor, {**_ASKING, "epoch": 1}),
+    (OffsetsCommittedSensor, {**_ASKING, "offsets": {"0": 1}}),
+    (WatermarkSensor, {**_ASKING, "at": "2026-11-24T00:00:00Z"}),
+    (QueryHealthSensor, _ASKING),
+]
+FLAGS: list[tuple[Any, dict[str, Any], str]] = [
+    *((each, _STARTING, "deferrable") for each in STARTS),
+    *((each, given, "deferrable") for each, given in ASKS),
+    *((each, given, "force") for each, given in ASKS[:2]),
+    (RestartContinuousQueryOperator, {**_STARTING, "from_epoch": 1}, "accept_repeats"),
+    (RunContinuousQueryOperator, _STARTING, "standby"),
+    (RewindCheckpointOperator, {**_ASKING, "to_epoch": 1}, "accept_repeats"),
+    (InspectCheckpointOperator, _ASKING, "fail_on_problems"),
+    (UnpinEpochOperator, {**_ASKING, "name": "gold"}, "missing_ok"),
+    *(
+        (PruneCheckpointOperator, _PRUNE, name)
+        for name in ("compact_sink", "remove_orphans", "dry_run")
+    ),
+    *(
+        (MaintainTableOperator, _ASKING, name)
+        for name in ("compact", "expire", "vacuum", "dry_run")
+    ),
+    *((each, given, "wait_for_restart") for each, given in SENSORS[:3]),
+    *(
+        (each, given, name)
+        for each, given in SENSORS
+        for name in ("deferrable", "start_from_trigger", "exponential_backoff", "silent_fail")
+    ),
 ]
 NONE: list[Any] = [-1, timedelta(seconds=-1), "600", "soon", True, math.nan, math.inf]
 
@@ -70,7 +114,7 @@ def _refused(operator: Any, given: dict[str, Any], name: str, value: object) -> 
         operator(task_id="t", **given, **{name: value})
 
 
-@pytest.mark.parametrize(("operator", "given", "name"), TIMES + OPTIONAL)
+@pytest.mark.parametrize(("operator", "given", "name"), [*TIMES, *OPTIONAL, ORPHANS])
 def test_what_is_no_duration_is_refused(operator: Any, given: Any, name: str) -> None:
     for value in NONE:
         _refused(operator, given, name, value)
@@ -81,7 +125,7 @@ def test_none_is_no_duration(operator: Any, given: Any, name: str) -> None:
     _refused(operator, given, name, None)
 
 
-@pytest.mark.parametrize(("operator", "given", "name"), TIMES + OPTIONAL)
+@pytest.mark.parametrize(("operator", "given", "name"), [*TIMES, *OPTIONAL, ORPHANS])
 def test_a_duration_is_one_however_short(operator: Any, given: Any, name: str) -> None:
     for value, seconds in ((timedelta(microseconds=5), 5e-6), (0, 0.0), (2, 2.0)):
         assert getattr(operator(task_id="t", **given, **{name: value}), name) == seconds
@@ -90,6 +134,22 @@ def test_a_duration_is_one_however_short(operator: Any, given: Any, name: str) -
 @pytest.mark.parametrize(("operator", "given", "name"), OPTIONAL)
 def test_what_may_be_left_out_may(operator: Any, given: Any, name: str) -> None:
     assert getattr(operator(task_id="t", **given, **{name: None}), name) is None
+
+
+@pytest.mark.parametrize(("operator", "given", "name"), FLAGS)
+def test_what_is_on_or_off_is_no_text(operator: Any, given: Any, name: str) -> None:
+    """Which would count as True, whatever it says, and is no template that is rendered."""
+    for value in ("{{ params.what }}", "False", "", 1):
+        with pytest.raises(ValueError, match=f"t: {name} is .*; it is True or False"):
+            operator(task_id="t", **given, **{name: value})
+
+
+def test_a_notifier_and_a_decorator_have_flags_too() -> None:
+    text: Any = "{{ params.what }}"
+    with pytest.raises(ValueError, match=r"force is .*; it is True or False"):
+        ContinuousQueryNotifier(ask="stop", force=text)
+    with pytest.raises(ValueError, match=r"supervise is .*; it is True or False"):
+        continuous_query_task(checkpoint_location="/c", supervise=text)
 
 
 @pytest.mark.parametrize("restarts", [-1, 1.5, "3", True])

@@ -68,6 +68,22 @@ def test_checkpoints_tell_the_table_and_what_is_pinned(
     assert ids(table) == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
+@pytest.mark.parametrize("rendered", ["", []])
+def test_pins_do_not_go_because_no_template_has_found_their_checkpoint(
+    table: Path, context: Any, rendered: Any
+) -> None:
+    named = {"format": "delta", "options": {"path": str(table)}}
+    task = MaintainTableOperator(
+        task_id="maintain", table=named, checkpoint_location="{{ what }}", rewindable=0
+    )
+    task.checkpoint_location = rendered
+
+    with pytest.raises(AirflowFailException, match=r"checkpoint_location is .*names no checkpoint"):
+        task.execute(context)
+
+    assert run(context, table=named, rewindable=0, dry_run=True)["files_before"] == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -7,8 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
 from airflow_provider_continuous.links.query import PAGE_LINKS
+from airflow_provider_continuous.tasks.arguments import check_found, given
 from engine.errors import ConfigError
 
 
@@ -30,13 +31,24 @@ class CheckpointOperator(BaseOperator):
         super().__init__(**kwargs)
         self.checkpoint_location = checkpoint_location
         self.storage_conn_id = storage_conn_id
+        self._said = given(storage_conn_id=storage_conn_id)
 
     def hook(self) -> CheckpointHook:
         """Open the checkpoint.
 
-        :raises ConfigError: no query has ever used it.
+        :raises ConfigError: no query has ever used it, or the template of an argument has found
+            nothing.
         """
+        check_found(self, self._said)
         return used_checkpoint(self.checkpoint_location, self.storage_conn_id)
+
+    def matching_hooks(self) -> list[CheckpointHook]:
+        """Open all checkpoints that a location with a ``*`` stands for.
+
+        :raises ConfigError: the template of an argument has found nothing.
+        """
+        check_found(self, self._said)
+        return matching_checkpoints(self.checkpoint_location, self.storage_conn_id)
 
     def engine_hook(self, verb: str) -> CheckpointHook:
         """Open a checkpoint that the engine has run.

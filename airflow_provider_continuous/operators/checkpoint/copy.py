@@ -49,6 +49,7 @@ class CopyCheckpointOperator(CheckpointOperator):
         self.to_epoch = to_epoch
         self._given = given(to_epoch=to_epoch)
         self.target_conn_id = target_conn_id
+        self._said |= given(target_conn_id=target_conn_id)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy, and return what was copied."""

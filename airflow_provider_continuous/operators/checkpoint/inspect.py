@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import flag, whole_number
 from engine.checkpoint.inspection import LAST_DEFAULT
 from engine.commands.inspect_checkpoint import describe
 
@@ -34,7 +34,7 @@ class InspectCheckpointOperator(CheckpointOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.last = last
-        self.fail_on_problems = fail_on_problems
+        self.fail_on_problems = flag(f"{self.task_id}: fail_on_problems", fail_on_problems)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look, log a table, and return it as JSON."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import given, optional_number
+from airflow_provider_continuous.tasks.arguments import flag, given, optional_number
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class PinEpochOperator(CheckpointOperator):
         self.epoch = epoch
         self.sink = sink
         self._given = given(epoch=epoch)
+        self._said |= given(sink=sink)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Pin the epoch."""
@@ -85,7 +86,7 @@ class UnpinEpochOperator(CheckpointOperator):
     def __init__(self, *, name: str, missing_ok: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.name = name
-        self.missing_ok = missing_ok
+        self.missing_ok = flag(f"{self.task_id}: missing_ok", missing_ok)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove the pin."""

@@ -11,10 +11,10 @@ from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.deploy.leftovers import tidy
 from airflow_provider_continuous.deploy.submission import log_folders
 from airflow_provider_continuous.errors import final_errors, is_final
-from airflow_provider_continuous.hooks.checkpoint import CheckpointHook, matching_checkpoints
+from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from airflow_provider_continuous.tasks.arguments import (
-    duration,
+    flag,
     given,
     optional_duration,
     optional_number,
@@ -55,7 +55,8 @@ class PruneCheckpointOperator(CheckpointOperator):
         its compactions hold too, and that no kept or pinned epoch needs for a rewind.
     :param remove_orphans: also remove data files that runs which are over have left, and that no
         committed and no prepared epoch names.
-    :param orphans_older_than: how old such a file must be, a timedelta or seconds; an hour or more.
+    :param orphans_older_than: with ``remove_orphans``: how old such a file must be, a timedelta or
+        seconds; an hour or more. None: a day.
     :param sink_path: the folder of the sink (templated), for a checkpoint that does not tell it:
         Spark's own, or one that no recent engine has run.
     :param sink: ``{"format": ..., "options": {...}}`` (templated), with its ``connection`` if it
@@ -81,7 +82,7 @@ class PruneCheckpointOperator(CheckpointOperator):
         keep_bytes: int | str | None = None,
         compact_sink: bool = False,
         remove_orphans: bool = False,
-        orphans_older_than: timedelta | float = ORPHAN_AGE_S,
+        orphans_older_than: timedelta | float | None = None,
         sink_path: str | None = None,
         sink: Mapping[str, Any] | None = None,
         dry_run: bool = False,
@@ -100,14 +101,16 @@ class PruneCheckpointOperator(CheckpointOperator):
         self.keep_for = optional_duration(f"{self.task_id}: keep_for", keep_for)
         self.keep_bytes = keep_bytes
         self._given = given(keep_epochs=keep_epochs, keep_bytes=keep_bytes)
-        self.compact_sink = compact_sink
-        self.remove_orphans = remove_orphans
-        self.orphans_older_than = duration(
-            f"{self.task_id}: orphans_older_than", orphans_older_than
-        )
+        self.compact_sink = flag(f"{self.task_id}: compact_sink", compact_sink)
+        self.remove_orphans = flag(f"{self.task_id}: remove_orphans", remove_orphans)
+        age = optional_duration(f"{self.task_id}: orphans_older_than", orphans_older_than)
+        if age is not None and not remove_orphans:
+            raise ValueError(f"{self.task_id}: orphans_older_than needs remove_orphans=True.")
+        self.orphans_older_than = ORPHAN_AGE_S if remove_orphans and age is None else age
         self.sink_path = sink_path
         self.sink = sink
-        self.prune_dry_run = dry_run
+        self._said |= given(sink_path=sink_path, sink=sink)
+        self.prune_dry_run = flag(f"{self.task_id}: dry_run", dry_run)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Prune, and return the report."""
@@ -129,7 +132,7 @@ class PruneCheckpointOperator(CheckpointOperator):
                 self.sink_path,
                 sink=None if self.sink is None else connected_sink(self.sink, "sink"),
                 compact=self.compact_sink,
-                orphans_older_than=self.orphans_older_than if self.remove_orphans else None,
+                orphans_older_than=self.orphans_older_than,
                 dry_run=self.prune_dry_run,
             )
             found["sink"] = None if sink is None else sink.to_dict()
@@ -157,7 +160,7 @@ class PruneCheckpointOperator(CheckpointOperator):
                 "of a sink.",
                 hint="Leave it out: a checkpoint of this engine tells its own.",
             )
-        hooks = matching_checkpoints(self.checkpoint_location, self.storage_conn_id)
+        hooks = self.matching_hooks()
         if not hooks:
             raise ConfigError(
                 f"No checkpoint matches {self.checkpoint_location}.",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.compat import AirflowException, AirflowSkipException
 from airflow_provider_continuous.errors import final_errors
-from airflow_provider_continuous.hooks.checkpoint import matching_checkpoints
 from airflow_provider_continuous.observing.publishing import publish_now, somebody_listens
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
 from engine.checkpoint.find import is_pattern
@@ -39,7 +38,7 @@ class PublishMetricsOperator(CheckpointOperator):
             )
         with final_errors():
             if is_pattern(str(self.checkpoint_location)):
-                hooks = matching_checkpoints(self.checkpoint_location, self.storage_conn_id)
+                hooks = self.matching_hooks()
             else:
                 hooks = [self.hook()]
         told: dict[str, list[Any]] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_continuous.connections.document import connected_sink
 from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import CheckpointOperator
-from airflow_provider_continuous.tasks.arguments import check_found, given, optional_number
+from airflow_provider_continuous.tasks.arguments import flag, given, optional_number
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,14 +61,13 @@ class RewindCheckpointOperator(CheckpointOperator):
         self.to_epoch = to_epoch
         self._given = given(to_epoch=to_epoch)
         self.to_pin = to_pin
-        self._said = given(to_pin=to_pin)
+        self._said |= given(to_pin=to_pin, sink=sink)
         self.sink = sink
-        self.accept_repeats = accept_repeats
+        self.accept_repeats = flag(f"{self.task_id}: accept_repeats", accept_repeats)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Rewind, and return what was done."""
         with final_errors():
-            check_found(self, self._said)
             hook = self.engine_hook("rewound")
             report = hook.rewind(
                 optional_number("to_epoch", self.to_epoch, self._given),

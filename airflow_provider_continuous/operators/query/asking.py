@@ -9,10 +9,10 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_continuous.deferral import by_default, wait_or_defer
+from airflow_provider_continuous.deferral import defers, wait_or_defer
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
-from airflow_provider_continuous.tasks.arguments import duration
+from airflow_provider_continuous.tasks.arguments import duration, given
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 
@@ -48,7 +48,8 @@ class QueryAskingOperator(QueryLineage, BaseOperator):
         self.timeout = duration(f"{self.task_id}: timeout", timeout)
         self.storage_conn_id = storage_conn_id
         self.poll_interval = duration(f"{self.task_id}: poll_interval", poll_interval)
-        self.deferrable = by_default() if deferrable is None else deferrable
+        self.deferrable = defers(f"{self.task_id}: deferrable", deferrable)
+        self._said = given(storage_conn_id=storage_conn_id)
 
     def _waiting(self) -> dict[str, Any]:
         """Return the arguments of a trigger."""

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, get_current_context
 from jinja2 import TemplateError
 
-from airflow_provider_continuous.deferral import by_default, wait_or_defer
+from airflow_provider_continuous.deferral import defers, wait_or_defer
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.links.query import QUERY_LINKS
 from airflow_provider_continuous.openlineage.operators import QueryLineage
@@ -90,11 +90,12 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
         self.secrets = secrets
         self.spark_submit = spark_submit
         self.poll_interval = duration(f"{self.task_id}: poll_interval", poll_interval)
-        self.deferrable = by_default() if deferrable is None else deferrable
+        self.deferrable = defers(f"{self.task_id}: deferrable", deferrable)
         self.on_kill_action = check_action(on_kill_action)
         self._said = given(
             checkpoint_location=checkpoint_location,
             query_name=query_name,
+            continuous_conn_id=continuous_conn_id,
             storage_conn_id=storage_conn_id,
             source_connection=source_connection,
             sink_connection=sink_connection,

@@ -13,7 +13,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
 from airflow_provider_continuous.operators.query.this_task import asker, result, users
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.tasks.arguments import check_found, given
+from airflow_provider_continuous.tasks.arguments import check_found, flag, given
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
@@ -64,9 +64,9 @@ class EndContinuousQueryOperator(QueryAskingOperator):
         super().__init__(**kwargs)
         self.run_id = run_id
         self._is_of_run = run_id is not None
-        self.force = force
+        self.force = flag(f"{self.task_id}: force", force)
         self.continuous_conn_id = continuous_conn_id
-        self._said = given(continuous_conn_id=continuous_conn_id)
+        self._said |= given(continuous_conn_id=continuous_conn_id)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless the query has ended already or is used by others, and wait."""

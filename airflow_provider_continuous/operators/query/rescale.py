@@ -10,7 +10,7 @@ from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.operators.query.asking import QueryAskingOperator
 from airflow_provider_continuous.operators.query.this_task import asker, result
 from airflow_provider_continuous.outcomes import expect
-from airflow_provider_continuous.tasks.arguments import whole_number
+from airflow_provider_continuous.tasks.arguments import check_found, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -46,6 +46,7 @@ class RescaleContinuousQueryOperator(QueryAskingOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, unless this task has done so already, and wait."""
         with final_errors():
+            check_found(self, self._said)
             hook = ContinuousQueryHook(storage_conn_id=self.storage_conn_id)
             memory = TaskMemory(context)
             reducers = whole_number("reducers", self.reducers)

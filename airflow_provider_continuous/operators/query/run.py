@@ -17,6 +17,7 @@ from airflow_provider_continuous.outcomes import expect, has_failed
 from airflow_provider_continuous.reconcile import OnChanged
 from airflow_provider_continuous.tasks.arguments import (
     duration,
+    flag,
     given,
     instant,
     optional_duration,
@@ -123,9 +124,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             f"{self.task_id}: restart_reset_after", restart_reset_after
         )
         self.takeover_grace = duration(f"{self.task_id}: takeover_grace", takeover_grace)
-        if not isinstance(standby, bool):
-            raise ValueError(f"{self.task_id}: standby is {standby!r}; it is True or False.")
-        self.standby = standby
+        self.standby = flag(f"{self.task_id}: standby", standby)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start or adopt the query, and stay with it."""

@@ -21,7 +21,7 @@ from airflow_provider_continuous.operators.query.base import (
 )
 from airflow_provider_continuous.operators.query.this_task import result
 from airflow_provider_continuous.outcomes import expect, has_failed
-from airflow_provider_continuous.tasks.arguments import given, optional_number, whole_number
+from airflow_provider_continuous.tasks.arguments import flag, given, optional_number, whole_number
 from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
@@ -130,7 +130,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         self.end = end
         self.from_epoch = from_epoch
         self._given = given(from_epoch=from_epoch)
-        self.accept_repeats = accept_repeats
+        self.accept_repeats = flag(f"{self.task_id}: accept_repeats", accept_repeats)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Start or adopt the query, and wait for what ``wait_for`` says."""

@@ -13,11 +13,13 @@ from airflow_provider_continuous.errors import final_errors
 from airflow_provider_continuous.operators.checkpoint.base import used_checkpoint
 from airflow_provider_continuous.tasks.arguments import (
     check_found,
+    flag,
     given,
     optional_duration,
     whole_number,
 )
 from engine.base.extras import needs_engine
+from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,7 +38,7 @@ class MaintainTableOperator(BaseOperator):
         names it, with its ``connection`` if it has one. None: the table that the first checkpoint's
         query wrote to at its last start.
     :param checkpoint_location: of a query that writes to the table, or of several (templated):
-        their pins stay possible to rewind to.
+        their pins stay possible to rewind to. With ``table`` it may be left out, but not be empty.
     :param compact: make larger files of small ones.
     :param expire: forget old snapshots (Iceberg), or old entries of the table's log (Delta).
     :param vacuum: remove files that neither the table nor a state of it that is kept has.
@@ -80,15 +82,20 @@ class MaintainTableOperator(BaseOperator):
             raise ValueError(f"{self.task_id}: give compact, expire or vacuum.")
         self.table = table
         self.checkpoint_location = checkpoint_location
-        self.compact = compact
-        self.expire = expire
-        self.vacuum = vacuum
+        self.compact = flag(f"{self.task_id}: compact", compact)
+        self.expire = flag(f"{self.task_id}: expire", expire)
+        self.vacuum = flag(f"{self.task_id}: vacuum", vacuum)
         self.retain = optional_duration(f"{self.task_id}: retain", retain)
         self.rewindable = optional_duration(f"{self.task_id}: rewindable", rewindable)
         self.file_bytes = file_bytes
-        self.maintain_dry_run = dry_run
+        self.maintain_dry_run = flag(f"{self.task_id}: dry_run", dry_run)
         self.storage_conn_id = storage_conn_id
-        self._said = given(table=table)
+        self._said = given(
+            table=table,
+            checkpoint_location=checkpoint_location,
+            file_bytes=file_bytes,
+            storage_conn_id=storage_conn_id,
+        )
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Maintain the table, and return the report."""
@@ -101,6 +108,13 @@ class MaintainTableOperator(BaseOperator):
 
             check_found(self, self._said)
             at = self.checkpoint_location or ()
+            if not at and "checkpoint_location" in self._said:
+                raise ConfigError(
+                    f"checkpoint_location is {self.checkpoint_location!r}, and names no checkpoint "
+                    "whose pins are to stay.",
+                    hint="If it is a template, see in the task's rendered template what it became; "
+                    "a table without queries is looked after without checkpoint_location.",
+                )
             locations = [at] if isinstance(at, str) else at
             checkpoints = [
                 used_checkpoint(each, self.storage_conn_id).checkpoint for each in locations
