@@ -294,7 +294,7 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch, submission: 
         executor_cores=3,
         num_executors=4,
         yarn_queue="own",
-        conf={"spark.executor.cores": 5},
+        conf={"spark.memory.fraction": 0.5},
     )
 
     command = " ".join(made.command)
@@ -305,7 +305,7 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch, submission: 
         "--packages org.example:thing:1 ",
         "--num-executors 4 --executor-cores 3 --executor-memory 2g --driver-memory 1g ",
         "--queue own ",
-        "--conf spark.executor.cores=5 ",
+        "--conf spark.memory.fraction=0.5 ",
         f"local:///opt/application.py {submission.path('.spec.json').name}",
     ):
         assert part in command + " "
