@@ -1,4 +1,5 @@
-"""Which tests belong together when several processes share the suite (``pytest -n 3``).
+"""Which tests belong together when several processes share the suite (``pytest -n 3``), and the
+server that tests of several folders need.
 
 What is dear is started once: all tests of the shared Spark go to one process, all of the shared
 Airflow to one, all of the shared Kafka to one. Every other test file stays whole, for the fixtures
@@ -21,6 +22,7 @@ from engine.spark.class_archive import OPTIONS, use_archive
 from engine.spark.java import find_java
 from tests import sampling
 from tests.servers.jvm import QUICK
+from tests.servers.s3 import S3, s3_server
 
 # Where the environment forbids to keep bytecode, each of the hundreds of processes that tests start
 # would compile all that it imports; `make` allows it, and so does who calls pytest.
@@ -71,6 +73,14 @@ _LONG = (
 _ALONE = "tests/faults/test_faults_short.py"
 """Each of its tests is long, and needs nothing of the others but for those that share a broker."""
 _ROAD = "::test_every_promise_of_a_road_"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server of S3's protocol; each test takes a bucket of its own."""
+    pytest.importorskip("moto.server", reason="needs moto[server]")
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

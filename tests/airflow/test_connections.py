@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,7 @@ from engine.query.connections import give
 from engine.query.spec import load_spec
 from engine.query.write_request import open_checkpoint, pop_storage
 from tests.airflow.said_connections import AWS, KAFKA, SECRET, resolved
-from tests.servers.s3 import S3, s3_server
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
+from tests.servers.s3 import S3
 
 
 @pytest.fixture

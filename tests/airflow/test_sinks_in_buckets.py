@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,17 +18,11 @@ from airflow_provider_continuous.operators.checkpoint import (
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.test_checkpoint_operators import record_sink, run
-from tests.servers.s3 import S3, s3_server
+from tests.servers.s3 import S3
 from tests.unit.test_files_sink import SCHEMA, commit, rows, writer
 
 EPOCHS = 3
 SINK = {"format": "parquet", "connection": "lake"}
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from engine.state.committed_state import committed_state, tables_of
 from tests.connectors.kafka.topics import Topic
 from tests.faults.roads.kafka_topics import all_of
 from tests.servers.kafka import Kafka
-from tests.servers.s3 import S3, s3_server
+from tests.servers.s3 import S3
 from tests.sink_files import letters_in
 from tests.spark.test_continuous_query import worker_pids
 from tests.waiting import wait_until
@@ -91,13 +91,6 @@ class Story:
 @pytest.fixture
 def story(spark: SparkSession, tmp_path: Path) -> Story:
     return Story(spark, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    pytest.importorskip("moto.server", reason="needs moto[server]")
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 def test_foreach_batch(story: Story) -> None:

@@ -21,17 +21,11 @@ from engine.sinks.lakes import upkeep
 from engine.sinks.lakes.maintenance import maintain
 from engine.sinks.lakes.upkeep import Orders
 from engine.sinks.maintain import table_of
-from tests.servers.s3 import S3, s3_server
+from tests.servers.s3 import S3
 from tests.unit.delta_tables import read, writer
 from tests.unit.lake_queries import SCHEMA, Query, rows
 
 Settings = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -30,17 +30,11 @@ from engine.sinks.files.file_sink_log import SinkFile
 from engine.sinks.files.file_sink_rewind import reopen
 from engine.sinks.files.file_sink_upkeep import prune_sink
 from engine.sinks.reopen import recorded_sink
-from tests.servers.s3 import S3, s3_server
+from tests.servers.s3 import S3
 from tests.unit.test_files_sink import SCHEMA, commit, rows, writer
 
 Settings = dict[str, str]
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture

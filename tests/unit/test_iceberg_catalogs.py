@@ -23,7 +23,7 @@ from engine.sinks.maintain import table_of
 from tests.servers import postgresql
 from tests.servers.iceberg_catalog import IcebergCatalog, iceberg_catalog
 from tests.servers.jars import NoJarsError
-from tests.servers.s3 import S3, s3_server
+from tests.servers.s3 import S3
 from tests.unit.iceberg_tables import Lake
 from tests.unit.lake_queries import SCHEMA, rows
 
@@ -35,13 +35,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergCatalog]
             yield catalog
     except NoJarsError as exc:
         pytest.skip(str(exc))
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    pytest.importorskip("moto.server", reason="needs moto[server]")
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
-        yield running
 
 
 def go_through(lake: Lake) -> None:
