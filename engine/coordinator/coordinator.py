@@ -205,12 +205,13 @@ class EpochCoordinator:
 
     def check(self) -> None:
         """Assert the invariants; called after every event, so it looks at what can have changed."""
+        waiting = self._waiting
         assert self.committed <= self.logged < self.open_epoch
-        assert self._waiting <= _WAITING_MAX + (self.final_epoch is not None)
+        assert waiting <= _WAITING_MAX + (self.final_epoch is not None)
         assert self.committing is None or self.committing == self.logged + 1
         assert self.logged not in self.reports
         assert self.open_epoch not in self.reports
-        assert len(self.reports) <= self._waiting
+        assert len(self.reports) <= waiting
         assert not (self.is_overdue and self._has_room)
         assert len(self.started) <= self.partitions
 
@@ -282,22 +283,28 @@ class EpochCoordinator:
         )
 
     def _epoch_reported(self, event: EpochCommitMessage) -> list[Action]:
-        if event.epoch <= self.logged or event.partition in self.reports.get(event.epoch, {}):
+        epoch, task = event.epoch, event.partition
+        reports = self.reports.get(epoch)
+        if epoch <= self.logged or (reports is not None and task in reports):
             return []  # repeated: the first report counts
-        if event.epoch >= self.open_epoch:
+        if epoch >= self.open_epoch:
             return self._end(
                 ProtocolError(
-                    f"Task {event.partition} reported epoch {event.epoch}, which is still open.",
-                    epoch=event.epoch,
-                    partition=self._first_partition(event.partition),
+                    f"Task {task} reported epoch {epoch}, which is still open.",
+                    epoch=epoch,
+                    partition=self._first_partition(task),
                 )
             )
-        self.reports.setdefault(event.epoch, {})[event.partition] = event
-        self._behind.reported(event.epoch, event.partition)
-        if self._is_complete(event.epoch):
-            self._behind.completed(event.epoch)
-            counters = [each.counters for each in self.reports[event.epoch].values()]
-            self._marks[event.epoch] = self._watermarks.hear(counters, self._now_ms)
+        if reports is None:
+            reports = self.reports[epoch] = {}
+        reports[task] = event
+        self._behind.reported(epoch, task)
+        if len(reports) == self.partitions:
+            self._behind.completed(epoch)
+            counters = [each.counters for each in reports.values()]
+            self._marks[epoch] = self._watermarks.hear(counters, self._now_ms)
+        elif not self.is_overdue:
+            return []  # most reports: nothing has become possible
         return self._go_on()
 
     def _epoch_logged(self, event: EpochLogged) -> list[Action]:

@@ -52,7 +52,8 @@ def use_archive(java: Path) -> None:
 def archive_path(java: Path) -> Path:
     """Where the archive for this Java and this PySpark is, or would be."""
     spark = find_spec("pyspark")
-    home = os.environ.get("SPARK_HOME") or str(Path(str(spark and spark.origin)).parent)
+    # An environment may be reached by a link: PySpark tells its JVM the folder that is behind it.
+    home = os.environ.get("SPARK_HOME") or str(Path(str(spark and spark.origin)).resolve().parent)
     key = [str(java.resolve()), home]
     with suppress(OSError):
         key += [str(java.stat().st_mtime_ns), str((Path(home) / "jars").stat().st_mtime_ns)]

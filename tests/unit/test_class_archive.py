@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import psutil
@@ -63,6 +64,23 @@ def test_a_virtual_environment_keeps_its_own(
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert archive_path(java).is_relative_to(tmp_path / "share")
+
+
+def test_an_environment_has_the_same_by_a_link(
+    java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    installed = write(tmp_path / "releases" / "7" / "pyspark" / "__init__.py")
+    (tmp_path / "current").symlink_to(tmp_path / "releases" / "7")
+    found = installed
+
+    def find_spec(name: str) -> ModuleSpec:
+        return ModuleSpec(name, None, origin=str(found))
+
+    monkeypatch.setattr(class_archive, "find_spec", find_spec)
+    behind = archive_path(java)
+    found = tmp_path / "current" / "pyspark" / "__init__.py"
+    assert archive_path(java) == behind
 
 
 def test_one_that_cannot_be_made_is_told(
