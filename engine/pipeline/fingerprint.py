@@ -44,6 +44,7 @@ from engine.pipeline.identity import (
     clean_options,
     clean_steps,
     identity,
+    is_told_as,
 )
 from engine.pipeline.kept_state import what_is_kept
 from engine.pipeline.pipeline import Pipeline, SourceRelation
@@ -180,6 +181,7 @@ def _connector(
         for key in sorted({*old, *new}):
             # An earlier release has left out every key: that one is not there says nothing.
             known = key in old or "keyspace" not in key
+            known = known and not is_told_as(old.get(key), new.get(key))
             part = f"{kind}.options.{key}"
             yield from _changed(part, old.get(key), new.get(key), why if known else "")
 

@@ -9,7 +9,7 @@ from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.folder import CheckpointFolder
 from engine.errors import ConfigError
 from engine.pipeline.described import describe_connector
-from engine.pipeline.identity import identity
+from engine.pipeline.identity import identity, is_told_as
 
 
 def given_sink(
@@ -27,7 +27,7 @@ def given_sink(
     if parts is None:
         return given
     recorded, told, said = parts["sink"]["format"], parts["sink"]["options"], identity(given)
-    differ = {key for key, value in told.items() if said.get(key, value) != value}
+    differ = {key for key, value in told.items() if not is_told_as(value, said.get(key, value))}
     if recorded != name.lower() or differ:
         there, here = ({key: all_[key] for key in differ} for all_ in (told, said))
         raise ConfigError(

@@ -24,6 +24,8 @@ _SECRET_VALUE: Final = re.compile(
 )
 # Up to the last @: a password may hold any character, whatever the standard says.
 _USER_INFO: Final = re.compile(r"(?<=://).*@", re.DOTALL)
+# Azure has the container where other URLs have a user: which data it is, and no secret.
+_IN_CONTAINER: Final = re.compile(r"(?:abfss?|wasbs?)://[a-z0-9$-]+@[^@]+", re.IGNORECASE)
 _LITERAL: Final = re.compile(r"'[^']*'")
 
 
@@ -58,7 +60,7 @@ def identity(options: Mapping[str, str], tuning: Collection[str] = ()) -> dict[s
     ignored = {name.lower() for name in tuning}
     return clean_options(
         {
-            key.lower(): _plain(key.lower(), _USER_INFO.sub("", value))
+            key.lower(): _plain(key.lower(), _without_secrets(value))
             for key, value in sorted(options.items())
             if key.lower() not in ignored and not key.startswith("__")
         }
@@ -72,6 +74,19 @@ def clean_options(options: Mapping[str, str]) -> dict[str, str]:
         for key, value in options.items()
         if not _SECRET_KEY.search(key) and not _SECRET_VALUE.search(value)
     }
+
+
+def is_told_as(recorded: str | None, value: str | None) -> bool:
+    """Whether an option that is recorded is the one that is there now. An earlier release has left
+    out the container of a URL of Azure's, which then says nothing.
+
+    :param value: as :func:`identity` tells it.
+    """
+    return recorded == value or (value is not None and recorded == _USER_INFO.sub("", value))
+
+
+def _without_secrets(value: str) -> str:
+    return value if _IN_CONTAINER.fullmatch(value) else _USER_INFO.sub("", value)
 
 
 def _plain(key: str, value: str) -> str:

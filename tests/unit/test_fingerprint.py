@@ -212,6 +212,21 @@ def test_the_rest_of_a_url_is_compared() -> None:
     )
 
 
+@pytest.mark.parametrize("scheme", ["abfs", "abfss", "wasbs"])
+def test_the_container_of_a_url_is_compared(scheme: str) -> None:
+    urls = [f"{scheme}://{each}@account.dfs.core.windows.net/x" for each in ("raw", "clean")]
+    (change,) = compare(made(source(path=urls[0])), made(source(path=urls[1])))
+    assert str(change).startswith(f"source.options.path: {urls[0]} → {urls[1]}")
+    assert not change.is_safe
+    # A release that has not written it down does not say that it was another one.
+    old = made(source(path=urls[0]))
+    old["sources"][0]["options"]["path"] = f"{scheme}://account.dfs.core.windows.net/x"
+    (change,) = compare(old, made(source(path=urls[0])))
+    assert change.is_safe
+    with_secret = f"{scheme}://raw:hunter2@account.dfs.core.windows.net/x"
+    assert "hunter2" not in str(made(source(path=with_secret)))
+
+
 def test_the_rest_of_a_connection_text_is_compared() -> None:
     old = made(source(at="AccountName=a;AccountKey=hunter2"))
     (change,) = compare(old, made(source(at="AccountName=b;AccountKey=hunter2")))

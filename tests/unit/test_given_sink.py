@@ -54,3 +54,20 @@ def test_another_sink_is_refused(
 def test_a_checkpoint_that_tells_nothing(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path))
     assert given_sink(checkpoint, "parquet", {"path": "/out"}) == {"path": "/out"}
+
+
+def test_the_container_of_a_url_is_told(tmp_path: Path) -> None:
+    raw, clean, before = (
+        f"abfss://{each}account.dfs.core.windows.net/x" for each in ("raw@", "clean@", "")
+    )
+    for number, (recorded, read) in enumerate(
+        [(identity({"path": raw})["path"], raw), (before, before)]
+    ):
+        made = Checkpoint(str(tmp_path / str(number)))
+        write_fingerprint(
+            made.storage, {"sink": {"format": "parquet", "options": {"path": recorded}}}
+        )
+        assert given_sink(made, "parquet", {}) == {"path": read}
+        assert given_sink(made, "parquet", {"path": raw}) == {"path": raw}
+    with pytest.raises(ConfigError, match="clean@"):
+        given_sink(Checkpoint(str(tmp_path / "0")), "parquet", {"path": clean})
