@@ -284,19 +284,13 @@ class EpochCoordinator:
 
     def _epoch_reported(self, event: EpochCommitMessage) -> list[Action]:
         epoch, task = event.epoch, event.partition
-        reports = self.reports.get(epoch)
-        if epoch <= self.logged or (reports is not None and task in reports):
+        if epoch <= self.logged or task in self.reports.get(epoch, ()):
             return []  # repeated: the first report counts
         if epoch >= self.open_epoch:
-            return self._end(
-                ProtocolError(
-                    f"Task {task} reported epoch {epoch}, which is still open.",
-                    epoch=epoch,
-                    partition=self._first_partition(task),
-                )
-            )
-        if reports is None:
-            reports = self.reports[epoch] = {}
+            message = f"Task {task} reported epoch {epoch}, which is still open."
+            first = self._first_partition(task)
+            return self._end(ProtocolError(message, epoch=epoch, partition=first))
+        reports = self.reports.setdefault(epoch, {})
         reports[task] = event
         self._behind.reported(epoch, task)
         if len(reports) == self.partitions:
