@@ -83,7 +83,7 @@ def _ancestors(proc: Path, pid: int) -> dict[int, str]:
     while pid > 0 and pid not in found:
         try:
             command = (proc / f"{pid}/cmdline").read_bytes().decode(errors="replace")
-            fields = (proc / f"{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = (proc / f"{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             break
         found[pid] = command.replace("\0", " ").strip()

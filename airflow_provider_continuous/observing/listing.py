@@ -2,8 +2,8 @@
 
 A query costs one read: the object that has its summary also shows that its folder is a checkpoint.
 Where there is none the folder is listed, which finds checkpoints without a summary and folders of
-folders. What hangs, or cannot be read, is an error of its own, and what was seen of it last is
-shown with it.
+folders; a link is none of those, so that what is found lies below its root. What hangs, or cannot
+be read, is an error of its own, and what was seen of it last is shown with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_provider_continuous.connections.location import CheckpointLocation
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import QueryOverview, overview_of
-from airflow_provider_continuous.view.roots import Root, open_location, opened_by
+from airflow_provider_continuous.view.roots import Root, open_location, opened_by, resolved
 from engine.checkpoint.find import DEPTH_MAX, FOLDERS_MAX, Folder
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
@@ -163,14 +163,13 @@ def _glance(location: str) -> _Found:
 
 
 def _open(root: Root) -> _Found:
+    resolved(root.location)  # refuses what nothing lies below
     top = Folder.open(*opened_by(root.location))
-    return _visit(root, root.location.rstrip("/"), top)
+    return _visit(root.location.rstrip("/"), top)
 
 
-def _visit(root: Root, location: str, folder: Folder) -> _Found:
+def _visit(location: str, folder: Folder) -> _Found:
     """Read the summary; without one, list the folder."""
-    if not root.holds(location):
-        return _Found()
     checkpoint = folder.checkpoint()
     glance = checkpoint.glance()
     if glance is not None:
@@ -183,7 +182,7 @@ def _visit(root: Root, location: str, folder: Folder) -> _Found:
     if folder.depth >= DEPTH_MAX:
         return _Found()
     within = [(f"{location}/{each.name}", each) for each in below]
-    return _Found(folders=tuple((at, partial(_visit, root, at, each)) for at, each in within))
+    return _Found(folders=tuple((at, partial(_visit, at, each)) for at, each in within))
 
 
 class _Search:

@@ -7,6 +7,7 @@ status. :class:`engine.checkpoint.checkpoint.Checkpoint` has all of it together.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from engine.base.clock import Clock, SystemClock
@@ -49,7 +50,6 @@ class CheckpointFolder:
         )
         self.offsets = offset_log(self.storage)
         self.commits = commit_log(self.storage)
-        self.prepared = self.prepared_with(MessageCodec())
         self.prepared_heads = prepared_heads(self.storage)
         self.requests = Requests(self.storage, self._clock)
         self.progress = ProgressFile(self.storage)
@@ -60,10 +60,14 @@ class CheckpointFolder:
         """How to open it again."""
         return self.storage.url
 
+    @cached_property
+    def prepared(self) -> MetadataLog[PreparedEntry]:
+        """The prepared log of no sink: it writes all messages, and reads plain ones."""
+        return self.prepared_with(MessageCodec())
+
     def prepared_with(self, codec: MessageCodec) -> MetadataLog[PreparedEntry]:
         """The prepared log with the messages of a sink.
 
-        The attribute ``prepared`` knows no sink: it writes all messages, and reads plain ones.
         ``prepared_heads`` reads entries without their messages.
         """
         return prepared_log(self.storage, codec)

@@ -129,6 +129,11 @@ def test_a_link_out_of_the_root_leads_nowhere(tmp_path: Path) -> None:
     assert QueryListing().below([Root(str(tmp_path / "shown"))], WAIT_S).queries == {}
 
 
+def test_a_root_that_climbs_out_of_its_bucket_is_told() -> None:
+    found = QueryListing().below([Root("s3://bucket/a/../b")], WAIT_S)
+    assert "dots" in found.errors["s3://bucket/a/../b"]
+
+
 class _Answers(SimpleQueue[Any]):
     """So many looks are waited for as long as they take; the deadline is that of the others."""
 

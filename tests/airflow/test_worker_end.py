@@ -23,7 +23,8 @@ def machine(proc: Path, *commands: str, group: str = "0::/") -> int:
         folder = proc / str(pid)
         folder.mkdir(parents=True)
         (folder / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
-        (folder / "stat").write_text(f"{pid} (a (b) c) S {pid - 1} {pid} {pid} 0")
+        name = b"(a (b) \xc3)"  # the kernel cuts it, in the middle of a character, too
+        (folder / "stat").write_bytes(b"%d %b S %d %d %d 0" % (pid, name, pid - 1, pid, pid))
         (folder / "cgroup").write_text(f"12:cpu:/\n{group}\n")
     return len(commands)
 

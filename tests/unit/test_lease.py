@@ -226,6 +226,17 @@ def hidden_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     process._place.cache_clear()
 
 
+def test_a_process_may_have_any_name(hidden_proc: Path) -> None:
+    """The kernel cuts it to 15 bytes, in the middle of a character, too."""
+    me = Process.current()
+    (stat := hidden_proc / str(os.getpid())).unlink()
+    stat.mkdir()
+    ticks = me.started.rpartition("/")[2]
+    rest = b" ".join([b"1"] * 18)
+    (stat / "stat").write_bytes(b"1 (14 bytes, then \xc3) S " + rest + f" {ticks} 0\n".encode())
+    assert me.is_running() is True
+
+
 def test_a_process_that_proc_does_not_show_is_not_dead(hidden_proc: Path) -> None:
     me = Process.current()
     assert me.is_running() is True
