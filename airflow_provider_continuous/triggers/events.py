@@ -8,6 +8,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.tasks.arguments import duration
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from airflow_provider_continuous.triggers.history import EpochCursor, EpochHistory
+from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger, Told
 
 
@@ -65,7 +66,32 @@ class EpochEventTrigger(CheckpointEventTrigger):
         )
         cursor = None if noted is None else EpochCursor(**noted)
         chapter = history.read(cursor, self.from_epoch)
-        until = EpochCommittedTrigger(
-            self.checkpoint_location, chapter.next_epoch, **self.waiting()
+        until = _MoreToTell(
+            self.checkpoint_location, chapter.next_epoch, told=chapter.cursor, **self.waiting()
         )
         return Told(chapter.events, chapter.cursor, until, chapter.not_before)
+
+
+class _MoreToTell(EpochCommittedTrigger):
+    """Ends, too, when epochs that were told are not committed any more: what takes their place has
+    lower numbers. It never leaves its process.
+
+    :param told: how far.
+    """
+
+    def __init__(
+        self, checkpoint_location: str, epoch: int, *, told: EpochCursor, **waiting: Any
+    ) -> None:
+        super().__init__(checkpoint_location, epoch, **waiting)
+        self._told = told
+
+    def look(self) -> Event | None:
+        """Look once."""
+        event = super().look()
+        if event is not None:
+            return event
+        summary = self.summary()
+        committed = self.hook.committed_epoch() if summary is None else summary.epoch
+        if committed < self._told.epoch and EpochHistory(self.hook).goes_on_elsewhere(self._told):
+            return {"outcome": "committed"}
+        return None

@@ -84,30 +84,42 @@ class EpochHistory:
         next_epoch = self._end_after(cursor.epoch)
         return Chapter(events, cursor, next_epoch, cursor.at + self._at_most_every_s)
 
+    def goes_on_elsewhere(self, cursor: EpochCursor) -> bool:
+        """Whether what was told is not what is committed: it was rewound, or the checkpoint was
+        made anew."""
+        checkpoint = self._hook.checkpoint
+        if self._rewound(cursor)[0] > cursor.rewound:
+            return True
+        return checkpoint.query_id() not in (None, cursor.query_id)
+
     def _where(self, cursor: EpochCursor | None, from_epoch: int | None) -> EpochCursor:
         query_id = self._hook.checkpoint.query_id()
-        rewound, lowest = self._rewound(-1 if cursor is None else cursor.rewound)
+        rewound, lowest = self._rewound(cursor)
         if cursor is None:
             begin = self._hook.committed_epoch() if from_epoch is None else from_epoch - 1
             return EpochCursor(query_id, rewound, begin)
-        if cursor.query_id is not None and query_id != cursor.query_id:
+        if query_id is None:
+            return cursor  # a checkpoint that is not there, or a mount that is not
+        if cursor.query_id not in (None, query_id):
             return EpochCursor(query_id, rewound, -1)  # another query, in a checkpoint made anew
         epoch = cursor.epoch if lowest is None else min(cursor.epoch, lowest - 1)
         return EpochCursor(query_id, rewound, epoch, cursor.at)
 
-    def _rewound(self, known: int) -> tuple[int, int | None]:
-        """The generation of the last rewind, and the lowest epoch taken back since a known one."""
+    def _rewound(self, cursor: EpochCursor | None) -> tuple[int, int | None]:
+        """The generation of the last rewind, and the lowest epoch taken back since the cursor."""
         storage = self._hook.checkpoint.storage
         last = last_rewind(storage)
         if last is None:
             return -1, None
         generation = int(json.loads(last)["generation"])
-        lowest = None
-        for later in range(known + 1, generation + 1):
-            for entry in storage.list(f"{ASIDE}/{later}/commits"):
-                if entry.name.isdecimal():
-                    lowest = min(int(entry.name), int(entry.name) if lowest is None else lowest)
-        return generation, lowest
+        if cursor is None or generation <= cursor.rewound:
+            return generation, None
+        taken_back = []
+        for name in storage.files_below(ASIDE):  # one look: most generations are no rewind's
+            rewind, _, entry = name.partition("/commits/")
+            if rewind.isdecimal() and entry.isdecimal() and int(rewind) > cursor.rewound:
+                taken_back.append(int(entry))
+        return generation, min(taken_back, default=None)
 
     def _end_after(self, epoch: int) -> int:
         """The first epoch behind this one at which an event ends."""

@@ -103,6 +103,11 @@ class SubmissionTrigger(KillableTrigger):
         submitted = self._deployment.submission(self.number)
         return submitted is None or submitted.look().state is DriverState.ENDED
 
+    def _open_again(self) -> None:
+        super()._open_again()
+        if "own_hook" not in vars(self):
+            vars(self).pop("_deployment", None)
+
     @cached_property
     def _deployment(self) -> Deployment:
         settings = settings_of(self.continuous_conn_id).with_more(None, None, self.spark_submit)

@@ -9,8 +9,8 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.rewind import ASIDE
-from engine.checkpoint.storage.fsspec_storage import refuse_one_slash
-from engine.errors import CheckpointError, ConfigError
+from engine.checkpoint.storage.fsspec_storage import open_file_system
+from engine.errors import CheckpointError
 
 DEPTH_MAX = 4
 """How many folders below another one a checkpoint may lie."""
@@ -35,7 +35,7 @@ def find_checkpoints(pattern: str, storage_options: Mapping[str, Any] | None = N
     :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
     :raises CheckpointError: the storage cannot be listed.
     """
-    fs, path = _opened(pattern, storage_options)
+    fs, path = open_file_system(pattern, storage_options)
     try:
         fs.invalidate_cache()
         found = fs.glob(path, detail=True)
@@ -102,7 +102,7 @@ class Folder:
 
         :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
         """
-        fs, path = _opened(top, storage_options)
+        fs, path = open_file_system(top, storage_options)
         return cls(fs, path, top, "", 0, storage_options)
 
     @property
@@ -158,20 +158,6 @@ class Folder:
 
 def _holds_logs(name: str, beside: Collection[str]) -> bool:
     return name.endswith(LOGS_SUFFIX) and name.removesuffix(LOGS_SUFFIX) in beside
-
-
-def _opened(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
-    import fsspec
-
-    try:
-        refuse_one_slash(location)
-        fs, path = fsspec.core.url_to_fs(location, **(storage_options or {}))
-    except (ImportError, ValueError) as exc:
-        raise ConfigError(
-            f"{location} cannot be opened: {exc}.",
-            hint="Give a local path, or a URL that fsspec knows; install the package it names.",
-        ) from exc
-    return fs, str(path)
 
 
 def _cannot_list(location: str, exc: Exception) -> CheckpointError:

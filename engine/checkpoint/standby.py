@@ -58,13 +58,15 @@ class Standby:
         self._begins = begins
         self.lost: LeaseRecord | None = None
         """The lease that was waited for, and was not renewed."""
+        self._is_away = False  # the storage, at the last look
 
     def await_turn(
         self, checkpoint: Checkpoint, keep_warm: Callable[[], None] = lambda: None
     ) -> bool:
         """Return when nobody runs the query.
 
-        Storage that cannot be read is waited for: the run that writes there has the same trouble.
+        Storage that cannot be read is waited for: the run that writes there has the same trouble,
+        and a whole lease's time behind that.
 
         :param keep_warm: called again and again while it waits; returns at once.
         :returns: whether there was anybody to wait for.
@@ -112,9 +114,13 @@ class Standby:
         was_alive = bool(holder.process.is_running())
         while True:
             has_died = self._has_died(holder, renewed_s, meanwhile)
+            look_s = self._clock.monotonic_s()
             now = self._look(checkpoint)  # it may have said that it ends, and then ended
+            # Nobody renews a lease while nobody is answered.
+            renewed_s += self._clock.monotonic_s() - look_s
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
+                renewed_s = self._clock.monotonic_s()
             elif now != holder:
                 changed, was_alive = now.run_id != holder.run_id, True
                 holder, renewed_s = now, self._clock.monotonic_s()
@@ -154,10 +160,16 @@ class Standby:
     def _look(self, checkpoint: Checkpoint) -> LeaseRecord | None:
         """None: nobody has it, or it cannot be seen."""
         try:
-            return read_holder(checkpoint.storage)
+            found = read_holder(checkpoint.storage)
         except CheckpointError as exc:
-            logger.warning("the lease cannot be read: %s", exc)
+            if not self._is_away:  # once: it may be away for hours
+                logger.warning("the lease cannot be read: %s", exc)
+            self._is_away = True
             return None
+        if self._is_away:
+            logger.warning("the lease can be read again")
+        self._is_away = False
+        return found
 
 
 def _was_asked_to_end(checkpoint: Checkpoint, holder: LeaseRecord) -> bool:

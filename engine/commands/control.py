@@ -11,8 +11,10 @@ from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
+from engine.checkpoint.standing_by import standing_by
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
+from engine.errors import CheckpointCorruptError, CheckpointError
 
 _POLL_S = 0.2
 
@@ -48,11 +50,11 @@ def asker(command: str) -> str:
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
-    if before.state.is_active:
+    if _goes_on(checkpoint, before):
         checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
-        after = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
+        after, is_over = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
         text = f"The query is {after.state}, last committed epoch {after.epoch}."
-        if _is_run(after, before):
+        if not is_over:
             text = f"The query was asked to {kind}, and has not ended after {args.timeout:g} s."
     else:
         after = before
@@ -65,15 +67,30 @@ def _end(kind: RequestKind, args: Namespace) -> Result:
 
 def _wait_for_end(
     checkpoint: Checkpoint, run: CheckpointStatus, timeout_s: float, clock: Clock
-) -> CheckpointStatus:
-    """The checkpoint's status when this run is over, or the time is."""
+) -> tuple[CheckpointStatus, bool]:
+    """The checkpoint's status when this run is over, or the time is; and whether the run is.
+
+    :raises CheckpointError: it cannot be read at the end of the time, or is corrupt.
+    """
     deadline_s = clock.monotonic_s() + timeout_s
     while True:
-        now = checkpoint.status()
-        if not _is_run(now, run) or clock.monotonic_s() >= deadline_s:
-            return now
+        is_late = clock.monotonic_s() >= deadline_s
+        try:
+            now = checkpoint.status()
+            if run.state is QueryState.LOST and now.state.is_active:
+                run = now  # its standby was faster, and has heard what the lost run was asked
+            is_over = now.run_id != run.run_id or not _goes_on(checkpoint, now)
+            if is_over or is_late:
+                return now, is_over
+            run = now
+        except CheckpointError as exc:  # the query may end all the same
+            if is_late or isinstance(exc, CheckpointCorruptError):
+                raise
         clock.sleep(_POLL_S)
 
 
-def _is_run(now: CheckpointStatus, run: CheckpointStatus) -> bool:
-    return now.state.is_active and now.run_id == run.run_id
+def _goes_on(checkpoint: Checkpoint, status: CheckpointStatus) -> bool:
+    """Whether a run, or a standby in its place, may still end the query as it is asked to."""
+    if status.state is QueryState.LOST:
+        return bool(standing_by(checkpoint.storage))
+    return status.state.is_active

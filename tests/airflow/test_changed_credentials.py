@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_continuous.connections import location
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing import listing
+from airflow_provider_continuous.triggers import start
 from airflow_provider_continuous.triggers.epoch import EpochCommittedTrigger
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
@@ -89,6 +90,28 @@ def test_who_waits_goes_on_with_the_new_one(
 
     assert event is not None
     assert event["outcome"] == "committed"
+
+
+def test_who_waits_for_a_start_goes_on_with_the_new_one(
+    asked: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission may be queued for hours; its note lies beside the logs."""
+    monkeypatch.setattr(start, "DRIVER_EVERY_S", 0.0)
+    monkeypatch.setattr(location, "KNOWN_FOR_S", 0.0)
+    trigger = start.SubmissionTrigger(
+        "changing-vault://warehouse@orders",
+        number=1,
+        previous_run_id=None,
+        continuous_conn_id="continuous_default",
+    )
+    assert trigger.observe() is not None, "nobody has noted that submission"
+    monkeypatch.setattr(Vault, "key_of_now", "second")
+    assert trigger.observe() is None, "it is borne"
+
+    event = trigger.observe()
+
+    assert event is not None
+    assert event["outcome"] == "moved"
 
 
 def test_a_page_has_the_new_one(asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -18,6 +19,7 @@ from airflow_provider_continuous.triggers import base, history, telling
 from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
+from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.test_changed_credentials import Vault, commit
@@ -231,6 +233,74 @@ def test_another_query_in_the_same_place(live: LiveCheckpoint) -> None:
     (event,) = EpochHistory(CheckpointHook(live.location)).read(cursor).events
 
     assert event["id"] == "another/0/0"
+
+
+def test_a_rewind_is_told_of_while_it_waits(live: LiveCheckpoint, store: AssetStore) -> None:
+    """What commits again has lower numbers than the epoch that is waited for."""
+
+    async def scenario() -> None:
+        live.commit(*range(6))
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        await triggerer.events(6)
+        await noted(store, 5)
+        live.checkpoint.rewind(2, accept_repeats=True)
+        live.commit(3)
+        assert numbers(await triggerer.events(1)) == [(3, 3)]
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_another_query_is_told_of_while_it_waits(live: LiveCheckpoint, store: AssetStore) -> None:
+    async def scenario() -> None:
+        live.commit(*range(6))
+        triggerer = Triggerer(watch(live, from_epoch=0), store)
+        await triggerer.events(6)
+        await noted(store, 5)
+        live.checkpoint.delete()
+        live.checkpoint.create_or_read_query_id("another")
+        live.commit(0)
+        (event,) = await triggerer.events(1)
+        assert event["id"] == "another/0/0"
+        await triggerer.dies()
+
+    run(scenario)
+
+
+def test_a_checkpoint_that_is_away_is_not_begun_again(live: LiveCheckpoint) -> None:
+    """As is a mount that somebody has taken away for a moment."""
+    live.commit(0, 1)
+    history = EpochHistory(CheckpointHook(live.location))
+    cursor = history.read(None).cursor
+    Path(live.location).rename(away := Path(f"{live.location}-away"))
+    assert history.read(cursor).cursor == cursor
+    away.rename(live.location)
+    live.commit(2)
+    assert numbers(history.read(cursor).events) == [(2, 2)]
+
+
+def test_generations_that_are_no_rewinds_cost_no_look(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.commit(*range(3))
+    history = EpochHistory(CheckpointHook(live.location))
+    before = history.read(None, from_epoch=0)
+    for run in range(30):  # each takes the next generation
+        live.end(QueryState.STOPPED)
+        live.hold(f"run-{run}")
+    live.checkpoint.rewind(1, accept_repeats=True)
+    looks: list[str] = []
+    folder = type(live.checkpoint.storage)
+    whole = folder.list
+
+    def counting(storage: Any, name: str) -> Any:
+        looks.append(name)
+        return whole(storage, name)
+
+    monkeypatch.setattr(folder, "list", counting)
+    history.read(None)
+    assert history.read(before.cursor).next_epoch == 2
+    assert len(looks) < 10, looks
 
 
 def test_a_broken_checkpoint_does_not_end_the_watch(

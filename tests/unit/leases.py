@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease, LeaseRecord
+from engine.checkpoint.process import Process
 
 EXPIRED_S = EXPIRES_AFTER_INTERVALS + 0.001
 
@@ -21,9 +22,14 @@ def on_disk(checkpoint: Checkpoint) -> LeaseRecord:
 
 def elsewhere(checkpoint: Checkpoint, lease: Lease) -> None:
     """Let it look as if the holder ran on another machine."""
+    held_by(checkpoint, lease, Process("another-host", lease.record.pid))
+
+
+def held_by(checkpoint: Checkpoint, lease: Lease, process: Process) -> None:
+    """Let it look as if another process were the holder."""
     for name in ("control/lease", f"control/generations/{lease.generation}"):
         record = LeaseRecord.deserialize(checkpoint.storage.read(name))
-        there = replace(record, host="another-host", process_started="")
+        there = replace(record, host=process.host, pid=process.pid, process_started=process.started)
         checkpoint.storage.replace(name, there.serialize())
 
 

@@ -15,12 +15,17 @@ from typing import IO, Any
 
 import pytest
 
-from engine.checkpoint.checkpoint import Checkpoint
+from engine.base.clock import SystemClock
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from engine.commands.command_line import main
+from engine.errors import CheckpointError
+from tests.unit.leases import held_by
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 RATE = "spark-4.3-rate-continuous"
@@ -233,6 +238,57 @@ def test_a_run_that_does_not_end_in_time(spark_checkpoint: Path, capsys: Capture
     assert out == "The query was asked to drain, and has not ended after 0 s.\n"
     assert checkpoint.requests.pending("run-1") == "drain"
     lease.release(QueryState.STOPPED)
+
+
+def test_storage_that_is_away_while_the_run_ends(
+    spark_checkpoint: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, looks = Checkpoint.status, iter(range(3))
+
+    def status(self: Checkpoint) -> CheckpointStatus:
+        if next(looks, 0):
+            raise CheckpointError("the storage is away")
+        return whole(self)
+
+    monkeypatch.setattr(Checkpoint, "status", status)
+    with running(spark_checkpoint, QueryState.STOPPED):
+        code, out, _ = called(capsys, "drain", spark_checkpoint, "--timeout", "60")
+    assert (code, out) == (0, "The query is STOPPED, last committed epoch 7.\n")
+    assert next(looks, None) is None
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_the_standby_of_a_lost_run_is_asked(
+    takes_over: bool, spark_checkpoint: Path, capsys: Captured
+) -> None:
+    """It may look at the lost run for seconds before it takes over, and does not if it was asked
+    in time."""
+    checkpoint = Checkpoint(str(spark_checkpoint))
+    lease = Lease.acquire(checkpoint, run_id="run-1", heartbeat_interval_ms=60_000)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        held_by(checkpoint, lease, Process.of(child.pid))
+        child.communicate(b"\n")
+    assert checkpoint.status().state is QueryState.LOST
+    note, given_up = OwnNote(checkpoint.storage, SystemClock()), threading.Event()
+    note.tell()
+
+    def stand_by() -> None:
+        while checkpoint.requests.pending("run-1") != "drain" and not given_up.wait(0.01):
+            continue
+        if takes_over:
+            Lease.acquire(checkpoint, run_id="run-2").release(QueryState.STOPPED)
+        note.forget()
+
+    thread = threading.Thread(target=stand_by)
+    thread.start()
+    try:
+        code, out, _ = called(capsys, "drain", spark_checkpoint, "--timeout", "60")
+    finally:
+        given_up.set()
+        thread.join()
+    state = "STOPPED" if takes_over else "LOST"
+    assert out.startswith(f"The query is {state}, last committed epoch 7.")
+    assert code == (0 if takes_over else 1)
 
 
 # -- run, as far as it needs no Spark -----------------------------------------------------------

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
-from engine.checkpoint.find import find_checkpoints
+from engine.checkpoint.find import checkpoints_below, find_checkpoints
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -218,6 +218,18 @@ def test_many_by_a_pattern_and_copies(url: str, options: Options) -> None:
     )
     assert target.storage.files_below("sources") == ["0/0"]
     assert len(find_checkpoints(f"{root}/*", options)) == 3
+
+
+def test_what_is_found_below_a_folder_is_what_is_there_now(url: str, options: Options) -> None:
+    """Who looks every few seconds sees those that others make and remove."""
+    root = url.rpartition("/")[0]
+    for name in ("one", "two"):
+        made = Checkpoint(f"{root}/{name}", options)
+        made.create_or_read_query_id(name)
+        made.commits.add(0, CommitEntry())
+        assert name in checkpoints_below(root, options)
+    made.delete()
+    assert list(checkpoints_below(root, options)) == ["one"]
 
 
 def test_where_the_environment_leads_is_a_part_of_what_was_proved(

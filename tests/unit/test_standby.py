@@ -14,11 +14,12 @@ import pytest
 from engine.base.clock import ManualClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import EXPIRES_AFTER_INTERVALS, Lease
+from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.errors import CheckpointError, ConfigError
 from engine.query.write_request import WriteRequest, checkpoint_location
-from tests.unit.leases import acquire, elsewhere
+from tests.unit.leases import acquire, elsewhere, held_by
 
 
 class EventfulClock(ManualClock):
@@ -31,6 +32,39 @@ class EventfulClock(ManualClock):
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
         self._happens()
+
+
+class Outage:
+    """The storage refuses from one time to another.
+
+    :param begins: called then.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        monkeypatch: pytest.MonkeyPatch,
+        from_s: float,
+        to_s: float,
+        begins: Callable[[], object],
+    ) -> None:
+        self.clock = ManualClock()
+        kind = type(checkpoint.storage)
+        for name in ("list", "read"):
+            monkeypatch.setattr(kind, name, self._failing(getattr(kind, name)))
+        self._from_s, self._to_s, self._begins = from_s, to_s, begins
+        self._has_begun = False
+
+    def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def failing(*arguments: Any) -> Any:
+            if not self._from_s <= self.clock.monotonic_s() < self._to_s:
+                return call(*arguments)
+            if not self._has_begun:
+                self._has_begun = True
+                self._begins()
+            raise CheckpointError("the storage is away")
+
+        return failing
 
 
 def never() -> bool:
@@ -176,3 +210,44 @@ def test_storage_that_is_away_for_a_moment(
     assert Standby(never, clock).await_turn(checkpoint)
     assert any(looks)
     assert clock.monotonic_s() >= EXPIRES_AFTER_INTERVALS
+
+
+def test_storage_that_is_away_for_longer_than_a_lease(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The holder could not renew it either, and does so when the storage answers; who stands by
+    must not be faster."""
+    away = Outage(checkpoint, monkeypatch, 1.0, 3_600.0, lambda: None)
+    lease = acquire(checkpoint, away.clock)
+    elsewhere(checkpoint, lease)
+    assert Standby(never, away.clock).await_turn(checkpoint)
+    assert away.clock.monotonic_s() >= 3_600 + EXPIRES_AFTER_INTERVALS
+    assert len([each for each in caplog.messages if "cannot be read" in each]) == 1
+
+
+def test_a_look_that_hangs_for_longer_than_a_lease(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looks, read = ManualClock(), iter(range(2)), type(checkpoint.storage).list
+
+    def hanging(storage: object, *arguments: object) -> object:
+        if next(looks, None) == 1:
+            clock.advance(3_600)
+        return read(storage, *arguments)  # type: ignore[arg-type]
+
+    elsewhere(checkpoint, acquire(checkpoint, clock))
+    monkeypatch.setattr(type(checkpoint.storage), "list", hanging)
+    assert Standby(never, clock).await_turn(checkpoint)
+    assert clock.monotonic_s() >= 3_600 + EXPIRES_AFTER_INTERVALS
+
+
+def test_a_process_that_dies_while_the_storage_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is followed as soon as the storage answers."""
+    checkpoint = Checkpoint(str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        away = Outage(checkpoint, monkeypatch, 1.0, 60.0, lambda: child.communicate(b"\n"))
+        held_by(checkpoint, acquire(checkpoint, away.clock), Process.of(child.pid))
+        assert Standby(never, away.clock).await_turn(checkpoint)
+    assert 60 <= away.clock.monotonic_s() < 62
