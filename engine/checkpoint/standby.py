@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import OwnNote
 from engine.errors import CheckpointError, ContinuousError
 
+_T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 _PROCESS_LOOK_S: Final = 0.05
 
@@ -59,6 +60,7 @@ class Standby:
         self.lost: LeaseRecord | None = None
         """The lease that was waited for, and was not renewed."""
         self._is_away = False  # the storage, at the last look
+        self._renewed_s = 0.0  # when a heartbeat was last seen, or could not be; monotonic
 
     def await_turn(
         self, checkpoint: Checkpoint, keep_warm: Callable[[], None] = lambda: None
@@ -108,22 +110,20 @@ class Standby:
 
         def meanwhile() -> None:
             keep_warm()
-            note.tell()
+            self._asking(note.tell)
 
-        renewed_s = self._clock.monotonic_s()
+        self._renewed_s = self._clock.monotonic_s()
         was_alive = bool(holder.process.is_running())
         while True:
-            has_died = self._has_died(holder, renewed_s, meanwhile)
-            look_s = self._clock.monotonic_s()
-            now = self._look(checkpoint)  # it may have said that it ends, and then ended
-            # Nobody renews a lease while nobody is answered.
-            renewed_s += self._clock.monotonic_s() - look_s
+            has_died = self._has_died(holder, meanwhile)
+            # It may have said that it ends, and then ended.
+            now = self._asking(lambda: self._look(checkpoint))
             if now is None:
                 self._clock.sleep(_PROCESS_LOOK_S)
-                renewed_s = self._clock.monotonic_s()
+                self._renewed_s = self._clock.monotonic_s()
             elif now != holder:
                 changed, was_alive = now.run_id != holder.run_id, True
-                holder, renewed_s = now, self._clock.monotonic_s()
+                holder, self._renewed_s = now, self._clock.monotonic_s()
                 if not holder.state.is_active or (changed and not self._begins):
                     raise NoTurn(holder, checkpoint.committed_epoch())
             elif has_died:
@@ -135,12 +135,17 @@ class Standby:
         logger.warning("run %s is lost: this standby takes over", holder.run_id)
         self.lost = holder
 
-    def _has_died(
-        self, holder: LeaseRecord, renewed_s: float, meanwhile: Callable[[], None]
-    ) -> bool:
+    def _asking(self, ask: Callable[[], _T]) -> _T:
+        """Ask the storage. While it answers nobody, nobody can renew a lease."""
+        began_s = self._clock.monotonic_s()
+        try:
+            return ask()
+        finally:
+            self._renewed_s += self._clock.monotonic_s() - began_s
+
+    def _has_died(self, holder: LeaseRecord, meanwhile: Callable[[], None]) -> bool:
         """Watches it until its next heartbeat is due.
 
-        :param renewed_s: when a heartbeat was last seen; monotonic.
         :param meanwhile: called all the time; a heartbeat may be due in minutes.
         """
         due_s = self._clock.monotonic_s() + holder.heartbeat_interval_ms / 1000
@@ -151,7 +156,7 @@ class Standby:
             if holder.process.is_running() is False:
                 return True
             now_s = self._clock.monotonic_s()
-            if now_s - renewed_s >= holder.expires_after_ms / 1000:
+            if now_s - self._renewed_s >= holder.expires_after_ms / 1000:
                 return True
             if now_s >= due_s:
                 return False

@@ -286,8 +286,8 @@ def test_generations_that_are_no_rewinds_cost_no_look(
     history = EpochHistory(CheckpointHook(live.location))
     before = history.read(None, from_epoch=0)
     for run in range(30):  # each takes the next generation
-        live.end(QueryState.STOPPED)
         live.hold(f"run-{run}")
+        live.end(QueryState.STOPPED)
     live.checkpoint.rewind(1, accept_repeats=True)
     looks: list[str] = []
     folder = type(live.checkpoint.storage)
