@@ -138,7 +138,7 @@ def visible(person: Viewer, location: str) -> KnownQuery:
     :raises HTTPException: 404, without telling which; 502 if it cannot be opened.
     """
     try:
-        found = person.seen([POOL.within(place_of(location), partial(find_query, location))])
+        found = person.seen([find_query(location)])
     except NotBelowRootsError as error:
         raise HTTPException(404, str(error)) from None
     except ContinuousError as error:
@@ -159,8 +159,10 @@ def _listing(person: Viewer) -> dict[str, Any]:
 def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
     with_records = person.may_read_logs(query)
     look = partial(query_details, query, with_records=with_records, window=window, up_to=up_to)
+    # A tab asks again and again: while one look hangs, it is this one that is waited for.
+    key = "details", query, window, up_to, with_records
     try:
-        return POOL.within(place_of(query.location), look)
+        return POOL.within(place_of(query.location), look, key=key)
     except ContinuousError as error:
         raise HTTPException(502, redact(str(error))) from None
 

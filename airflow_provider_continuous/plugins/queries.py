@@ -10,10 +10,13 @@ from typing import Any
 from airflow_provider_continuous import configuration
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
 from airflow_provider_continuous.observing.listing import LISTING
+from airflow_provider_continuous.observing.places import place_of
+from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.observing.resolving import RESOLVER
 from airflow_provider_continuous.plugins.owners import told_owners
 from airflow_provider_continuous.plugins.selecting import rank
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
-from airflow_provider_continuous.view.roots import Root
+from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.redaction.logs import redact
 
 UNREADABLE = "UNREADABLE"
@@ -64,7 +67,7 @@ def all_queries(
         read.
     """
     below = LISTING.below(roots)
-    known = known_queries(below.queries, owners)
+    known = known_queries(below.queries, owners, RESOLVER.places)
     apart = LISTING.at(each.location for each in known if each.location not in below.queries)
     found, errors = {**below.queries, **apart.queries}, {**below.errors, **apart.errors}
     whose = {query.location: _told(query) for query in seen(known)}
@@ -94,12 +97,22 @@ def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> 
 
 
 def find_query(location: str) -> KnownQuery:
+    """As :func:`named_query`, of all that Airflow's database and configuration tell of."""
+    return named_query(shown_roots([]), told_owners(), location)
+
+
+def named_query(roots: list[Root], owners: Iterable[Owner], location: str) -> KnownQuery:
     """Find the query of a checkpoint that somebody has named.
 
-    :raises NotBelowRootsError: it is none that people may see.
+    :raises NotBelowRootsError: it is none that people may see, or it is not there: who asks does
+        not learn which.
     :raises ContinuousError: it cannot be opened.
     """
-    return find_one(shown_roots([]), told_owners(), location)
+    query = find_one(roots, owners, location, RESOLVER.places)
+    key = "exists", query.location
+    if not POOL.within(place_of(query.location), lambda: query.open().exists(), key=key):
+        raise NotBelowRootsError()
+    return query
 
 
 def rows_of(listing: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,12 +9,13 @@ from typing import Final
 from airflow_provider_continuous.view.roots import (
     NotBelowRootsError,
     Place,
+    Resolve,
     Root,
+    lies_below,
     open_location,
-    resolved,
+    resolved_all,
 )
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.errors import ConfigError
 
 _SCHEMES: Final = {
     **dict.fromkeys(("s3a", "s3n"), "s3"),
@@ -65,53 +66,71 @@ class KnownQuery:
         return open_location(self.location)
 
 
-def known_queries(below_roots: Iterable[str], owners: Iterable[Owner]) -> list[KnownQuery]:
+def known_queries(
+    below_roots: Iterable[str], owners: Iterable[Owner], resolve: Resolve = resolved_all
+) -> list[KnownQuery]:
     """Return every query once, each as a root holds it, if one does.
 
     :param below_roots: locations of checkpoints.
     :param owners: in any order.
+    :param resolve: tells where locations are.
     """
-    told = _by_place(owners)
+    owners, below_roots = list(owners), list(below_roots)
+    places = _places([*(owner.location for owner in owners), *below_roots], resolve)
+    told = _by_place(owners, places)
     for location in below_roots:
-        _, whose = told.get(_place(location), (location, []))
-        told[_place(location)] = location, whose
+        if location in places:
+            _, whose = told.get(places[location], (location, []))
+            told[places[location]] = location, whose
     rivals = _by_folder(told)
     return [_known(place, found, rivals) for place, found in told.items()]
 
 
-def find_one(roots: Iterable[Root], owners: Iterable[Owner], location: str) -> KnownQuery:
-    """Find the query of a checkpoint that somebody has named.
+def find_one(
+    roots: Iterable[Root],
+    owners: Iterable[Owner],
+    location: str,
+    resolve: Resolve = resolved_all,
+) -> KnownQuery:
+    """Find the query of a checkpoint that somebody has named. Whether it is there is not looked at.
 
-    :raises NotBelowRootsError: no task has told of it and it is below no root, or it is not there:
-        who asks does not learn which.
+    :param resolve: tells where locations are.
+    :raises NotBelowRootsError: no task has told of it, and it is below no root.
     """
-    told = _by_place(owners)
-    try:
-        place = _place(location)
-    except ConfigError:
-        raise NotBelowRootsError() from None
+    owners, roots = list(owners), list(roots)
+    named = [*(owner.location for owner in owners), *(root.location for root in roots), location]
+    places = _places(named, resolve)
+    if location not in places:
+        raise NotBelowRootsError()
+    told, place = _by_place(owners, places), places[location]
     if place not in told:
         place = _with_connection(told, place) or place
     if place in told:
-        query = _known(place, told[place], _by_folder(told))
-    elif any(root.holds(location) for root in roots):
-        query = KnownQuery(location)
-    else:
-        raise NotBelowRootsError()
-    if not query.open().exists():
-        raise NotBelowRootsError()
-    return query
+        return _known(place, told[place], _by_folder(told))
+    tops = (places[root.location] for root in roots if root.location in places)
+    if any(lies_below(place, top) for top in tops):
+        return KnownQuery(location)
+    raise NotBelowRootsError()
 
 
-def _by_place(owners: Iterable[Owner]) -> dict[Place, _Told]:
+def _places(locations: Iterable[str], resolve: Resolve) -> dict[str, Place]:
+    """Where each is that is a location: anybody may push any XCom."""
+    opened = {location: location.rpartition("::")[2] for location in locations}
+    found = resolve(opened.values())  # what is cached is the same
+    return {
+        location: (found[where][0], found[where][1].rstrip("/") or "/")
+        for location, where in opened.items()
+        if where in found
+    }
+
+
+def _by_place(owners: Iterable[Owner], places: Mapping[str, Place]) -> dict[Place, _Told]:
     """Each location that was told of, with who has; the newest first, and a task once."""
     found: dict[Place, _Told] = {}
     for owner in sorted(owners, key=lambda each: -each.started_at_ms):
-        try:
-            place = _place(owner.location)
-        except ConfigError:
-            continue  # anybody may push such an XCom
-        _, whose = found.setdefault(place, (owner.location, []))
+        if owner.location not in places:
+            continue
+        _, whose = found.setdefault(places[owner.location], (owner.location, []))
         if not any(_task(each) == _task(owner) for each in whose):
             whose.append(owner)
     return found
@@ -147,8 +166,3 @@ def _with_connection(told: Mapping[Place, _Told], place: Place) -> Place | None:
 
 def _task(owner: Owner) -> tuple[str, str, int]:
     return owner.dag_id, owner.task_id, owner.map_index
-
-
-def _place(location: str) -> Place:
-    inner, path = resolved(location.rpartition("::")[2])  # what is cached is the same
-    return inner, path.rstrip("/") or "/"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,15 +41,6 @@ class Root:
 
     location: str
 
-    def holds(self, location: str) -> bool:
-        """Tell whether a location is this root or lies below it."""
-        try:
-            inner, outer = resolved(location), resolved(self.location)
-        except ConfigError:
-            return False
-        path, top = inner[1].rstrip("/") + "/", outer[1].rstrip("/") + "/"
-        return inner[0] == outer[0] and path.startswith(top)
-
 
 def open_location(location: str) -> Checkpoint:
     """Open a checkpoint, without asking whether there is one.
@@ -72,18 +65,45 @@ def opened_by(location: str) -> tuple[str, dict[str, Any] | None]:
 
 Place = tuple[tuple[str | None, str, str], str]
 """Connection, scheme and host; and the path without dots and links."""
+Resolve = Callable[[Iterable[str]], Mapping[str, Place]]
+"""Tells where locations are; leaves out what is none."""
+
+
+def lies_below(place: Place, top: Place) -> bool:
+    """Tell whether a place is another one, or in it."""
+    return place[0] == top[0] and f"{place[1].rstrip('/')}/".startswith(f"{top[1].rstrip('/')}/")
+
+
+def resolved_all(locations: Iterable[str]) -> dict[str, Place]:
+    """Return where locations are, without those that are none; looks as :func:`resolved` does."""
+    found = {}
+    for location in locations:
+        with suppress(ConfigError):
+            found[location] = resolved(location)
+    return found
 
 
 def resolved(location: str) -> Place:
-    """Return where a location is, however it is written.
+    """Return where a location is, however it is written. Looks at the disk, and may hang with it.
 
     :raises ConfigError: it is no location, or climbs out of an object store's folder.
+    """
+    (conn_id, scheme, host), path = as_written(location)
+    if scheme == "file":
+        path = os.path.realpath(path)
+    return (conn_id, scheme, host), path
+
+
+def as_written(location: str) -> Place:
+    """The same without a look: as if there were no links on the disk.
+
+    :raises ConfigError: as :func:`resolved`.
     """
     parsed = CheckpointLocation.parse(location)
     parts = urlsplit(parsed.url)
     if parts.scheme in ("", "file", "local"):
         # The path that would be opened, whatever is encoded in it.
-        return (None, "file", ""), os.path.realpath(open_storage(parsed.url).url)
+        return (None, "file", ""), open_storage(parsed.url).url
     if ".." in parts.path.split("/"):
         raise ConfigError(f"The location {location!r} has dots in its path.")
     return (parsed.conn_id, parts.scheme, parts.netloc), posixpath.normpath(

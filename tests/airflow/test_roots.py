@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from airflow_provider_continuous.deploy.submission import default_log_dir
-from airflow_provider_continuous.observing import listing
+from airflow_provider_continuous.observing import listing, resolving
 from airflow_provider_continuous.observing.listing import QueryListing
+from airflow_provider_continuous.observing.pool import POOL
+from airflow_provider_continuous.plugins import queries
 from airflow_provider_continuous.plugins.details import query_details
-from airflow_provider_continuous.plugins.queries import all_queries, rows_of
+from airflow_provider_continuous.plugins.queries import all_queries, named_query, rows_of
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.checkpoint.find import checkpoints_below
@@ -35,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("patient_lists")
     ],
 )
 def test_what_lies_below_a_root_is_shown(root: str, inside: str) -> None:
-    assert Root(root).holds(inside)
+    assert find_one([Root(root)], (), inside).location == inside
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,8 @@ def test_what_lies_below_a_root_is_shown(root: str, inside: str) -> None:
     ],
 )
 def test_what_lies_elsewhere_is_not(root: str, outside: str) -> None:
-    assert not Root(root).holds(outside)
+    with pytest.raises(NotBelowRootsError):
+        find_one([Root(root)], (), outside)
 
 
 def test_a_link_leads_nowhere(tmp_path: Path) -> None:
@@ -153,9 +160,9 @@ def test_an_odd_location_darkens_nothing_else(tmp_path: Path, odd: str) -> None:
     shown = all_queries(roots, owners)
     assert [query["checkpoint_location"] for query in shown["queries"]] == [live.location]
     assert {each["location"] for each in shown["problems"]} <= {odd}
-    assert find_one(roots, owners, live.location).owners == (owners[1],)
+    assert named_query(roots, owners, live.location).owners == (owners[1],)
     with pytest.raises(ConfigError):
-        find_one(roots, owners, odd)
+        named_query(roots, owners, odd)
 
 
 def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_path: Path) -> None:
@@ -167,10 +174,10 @@ def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_pat
     (query,) = shown["queries"]
     assert (query["checkpoint_location"], query["owners"][0]["dag_id"]) == (live.location, "dag")
     assert shown["problems"] == []
-    assert find_one([], owners, live.location).location == live.location
+    assert named_query([], owners, live.location).location == live.location
     for nobodys in (f"{tmp_path}/never-started", f"{tmp_path}/other", "relative"):
         with pytest.raises(NotBelowRootsError):
-            find_one([], owners, nobodys)
+            named_query([], owners, nobodys)
 
 
 def test_each_query_is_there_once_with_its_newest_owners(live: LiveCheckpoint) -> None:
@@ -189,6 +196,84 @@ def test_each_query_is_there_once_with_its_newest_owners(live: LiveCheckpoint) -
     ]
 
 
+@pytest.fixture
+def dead_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of which no link is told until the end of the test."""
+    mount, over, told = tmp_path / "dead", threading.Event(), os.path.realpath
+
+    def realpath(path: str) -> str:
+        if path.startswith(f"{mount}/"):
+            over.wait()
+        return told(path)
+
+    monkeypatch.setattr("os.path.realpath", realpath)
+    monkeypatch.setattr(resolving, "RESOLVER", resolving.Resolver())
+    monkeypatch.setattr(queries, "RESOLVER", resolving.RESOLVER)
+    monkeypatch.setattr(resolving, "RESOLVED_WITHIN_S", 0.1)
+    yield mount
+    over.set()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_mount_that_hangs_keeps_no_request(
+    live: LiveCheckpoint, dead_mount: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """What is on it is taken for where it says that it is, everything else for what it is."""
+    if is_known:
+        monkeypatch.setattr(
+            resolving,
+            "place_of",
+            lambda path: "dead" if path.startswith(f"{dead_mount}/") else "here",
+        )
+    live.commit(0)
+    dead = LiveCheckpoint(dead_mount / "orders")
+    dead.commit(0)
+    link = Path(f"{live.location}-link")
+    link.symlink_to(live.location)
+    owners = [owner(dead.location), owner(live.location), owner(str(link), "other")]
+
+    shown = all_queries([Root(str(dead_mount))], owners)
+
+    found = [each["checkpoint_location"] for each in shown["queries"]]
+    assert set(found) >= {dead.location, live.location}
+    assert len(found) == (2 if is_known else 3), "a link that nobody could look at is another"
+    assert named_query([], owners, live.location).location == live.location
+
+
+def test_a_mount_that_hangs_takes_one_thread(dead_mount: Path) -> None:
+    locations = [f"{dead_mount}/{number}" for number in range(100)]
+    for _ in range(5):
+        assert len(resolving.RESOLVER.places(locations)) == 100
+    names = [thread.name for thread in threading.enumerate()]
+    assert sum(POOL.hanging(0.0).values()) <= 1, names
+
+
+def test_what_was_asked_meanwhile_is_resolved_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who comes while another one asks the same mount waits for both."""
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    asked, resolver = threading.Event(), resolving.Resolver()
+    begun, told = threading.Event(), os.path.realpath
+
+    def realpath(path: str) -> str:
+        if path.endswith("/first"):
+            begun.set()
+            asked.wait()
+        return told(path)
+
+    monkeypatch.setattr("os.path.realpath", realpath)
+    monkeypatch.setattr(resolving, "RESOLVED_WITHIN_S", 60.0)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(resolver.places, [f"{tmp_path}/first"])
+        begun.wait()
+        second = pool.submit(resolver.places, [f"{tmp_path}/link/q"])
+        asked.set()
+        assert first.result() == {f"{tmp_path}/first": ((None, "file", ""), f"{tmp_path}/first")}
+        ((_, where),) = second.result().values()
+    assert where == f"{tmp_path}/real/q"
+
+
 def test_the_link_of_a_task_finds_its_query_with_the_connection() -> None:
     owners = [owner("s3://lake@bucket/orders")]
 
@@ -196,7 +281,7 @@ def test_the_link_of_a_task_finds_its_query_with_the_connection() -> None:
         with pytest.MonkeyPatch.context() as patch:
             there = SimpleNamespace(exists=lambda: True)
             patch.setattr(KnownQuery, "open", lambda query: there)
-            return find_one([], owners, location).location
+            return named_query([], owners, location).location
 
     assert opened("s3://bucket/orders") == "s3://lake@bucket/orders"
     assert opened("s3://lake@bucket/orders") == "s3://lake@bucket/orders"
