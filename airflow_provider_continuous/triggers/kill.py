@@ -84,12 +84,16 @@ class KillableTrigger(CheckpointTrigger):
         if event is not None or now - self._log_read_at >= LOG_EVERY_S:
             self._log_read_at = now
             self._show_log(ended=event is not None)
-        return event
+        return self._about(event)
 
     def missed(self, error: ContinuousError) -> Event | None:
         """Bear that a look has not come back: it is the storage that is away, not this process."""
         self._looked_at = time.time()
-        return super().missed(error)
+        return self._about(super().missed(error))
+
+    def _about(self, event: Event | None) -> Event | None:
+        """Every event tells how far the driver's log was shown."""
+        return None if event is None else {**event, "log_position": self.log_position}
 
     def _show_log(self, ended: bool) -> None:
         lines = [] if self._driver_log is None else self._driver_log.new_lines(ended=ended)

@@ -14,9 +14,9 @@ from airflow_provider_continuous.deploy.submission import log_dir_of
 from airflow_provider_continuous.tasks.killing import EndsWithTask, StartOfTask, TaskIdentity
 from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.kill import KillableTrigger
-from airflow_provider_continuous.triggers.poller import Event, OneLook
+from airflow_provider_continuous.triggers.poller import Event
 from engine.checkpoint.checkpoint import CheckpointStatus
-from engine.errors import ConfigError, ContinuousError
+from engine.errors import ConfigError
 
 DRIVER_EVERY_S = 5.0
 """The driver is looked at so often: a cluster is asked each time."""
@@ -66,17 +66,10 @@ class SubmissionTrigger(KillableTrigger):
             return status_event("moved", status)
         return None
 
-    def observe(self, shared: OneLook | None = None) -> Event | None:
-        """Look once; every event tells which submission it is, and how far its log was shown."""
-        return self._about(super().observe(shared))
-
-    def missed(self, error: ContinuousError) -> Event | None:
-        """Bear that a look has not come back; the deadline tells which submission it is, too."""
-        return self._about(super().missed(error))
-
     def _about(self, event: Event | None) -> Event | None:
-        about = {"number": self.number, "log_position": self.log_position}
-        return None if event is None else {**event, **about}
+        """Every event tells which submission it is, too."""
+        told = super()._about(event)
+        return None if told is None else {**told, "number": self.number}
 
     @property
     def watches(self) -> str:

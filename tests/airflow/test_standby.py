@@ -235,6 +235,7 @@ def test_a_machine_without_room_for_a_standby_fails_no_task(
     after = resumed(supervise(), context, trigger.wait())
 
     assert after.run_id == trigger.run_id
+    assert after.log_position == trigger.log_position, "no line of the log is shown twice"
     assert after.standby_due is not None, "it is tried again"
     assert "has no standby" in capsys.readouterr().out
     assert submitted[0].look().state is DriverState.RUNNING

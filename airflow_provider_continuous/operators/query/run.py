@@ -145,7 +145,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         location, stopped = event["checkpoint_location"], QueryState.STOPPED.value
         while event["outcome"] in ("replaced", "ended", "alone") and event["state"] != stopped:
             run_id = self._next_run(context, location, event)
-            event = self._stay_with(context, location, run_id)
+            # Of the same run: what was shown of its log is not shown again.
+            shown = event["log_position"] if event["outcome"] == "alone" else None
+            event = self._stay_with(context, location, run_id, shown)
         if event["outcome"] == "ended":
             self.log.info("The query was asked to end, and has ended")
             self._leave(context, location)
@@ -172,16 +174,23 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         run = self._bring_up(document, hook, context, self._deadline())
         return str(run.run_id), str(document["checkpoint_location"])
 
-    def _stay_with(self, context: Context, location: str, run_id: str) -> Event:
+    def _stay_with(
+        self, context: Context, location: str, run_id: str, shown: int | None = None
+    ) -> Event:
+        """:param shown: how far the driver's log was shown by an earlier wait; None: not yet."""
         with final_errors():
             self._watch(location, run_id, context)
+            standby_due = self._stand_by(context)  # notes which submission has become the run
+            watching = self._watching(context, location, run_id, self._end_at(context))
+            if shown is not None:
+                watching["log_position"] = shown
             trigger = QuerySupervisionTrigger(
                 location,
                 until_epoch=self._until_epoch(),
                 restart_delay_s=self._restarts(context).next_delay_s(),
                 takeover_grace_s=self.takeover_grace,
-                standby_due=self._stand_by(context),
-                **self._watching(context, location, run_id, self._end_at(context)),
+                standby_due=standby_due,
+                **watching,
             )
         return self._wait(trigger, "supervised")
 
