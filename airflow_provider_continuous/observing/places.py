@@ -36,10 +36,10 @@ def _mounts() -> list[str]:
     read_at, mounts = _known
     if time.monotonic() - read_at >= _KNOWN_FOR_S:
         try:
-            lines = _MOUNTS.read_bytes().splitlines()
+            lines = _MOUNTS.read_bytes().split(b"\n")
         except OSError:
             lines = []
-        mounts = [_mount_point(line).rstrip("/") + "/" for line in lines]
+        mounts = [_mount_point(line).rstrip("/") + "/" for line in lines if line]
         _known = time.monotonic(), mounts
     return mounts
 
