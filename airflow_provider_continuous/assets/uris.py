@@ -120,7 +120,8 @@ def asset_uri(query: str) -> str:
         return f"{SCHEME}://{_OF_CONNECTION}/{conn_id}/{named}"
     parts = urlsplit(CheckpointLocation.parse(query).url)
     path = posixpath.join("/", parts.netloc, parts.path.lstrip("/"))
-    uri = SplitResult(SCHEME, parts.scheme or "file", quote(path, safe="/%:=+@~,"), "", "")
+    path = quote(path, safe="/%:=+@~,", errors="surrogateescape")
+    uri = SplitResult(SCHEME, parts.scheme or "file", path, "", "")
     return sanitize_uri(uri).geturl()
 
 

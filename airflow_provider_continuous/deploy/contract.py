@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_continuous.deploy.driver_log import DriverLog
 from engine.checkpoint.process import Process
+from engine.redaction.texts import encodable
 
 if TYPE_CHECKING:
     from airflow_provider_continuous.deploy.submission import Submission
@@ -205,5 +206,5 @@ class Backend(ABC):
 
 def label_of(checkpoint_url: str) -> str:
     """Return what marks all submissions of a checkpoint: 31 letters, digits and ``-``."""
-    digest = hashlib.sha256(checkpoint_url.rstrip("/").encode()).hexdigest()
+    digest = hashlib.sha256(encodable(checkpoint_url.rstrip("/")).encode()).hexdigest()
     return f"continuous-{digest[:20]}"

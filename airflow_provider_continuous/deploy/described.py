@@ -25,6 +25,7 @@ from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.settings import OPERATOR_MODE, ConnectionSettings
 from engine.pipeline.identity import identity
 from engine.query.spec import describe, is_setting
+from engine.redaction.texts import encodable
 
 DEPLOY: Final = "deploy"
 _OWN: Final = (DEPLOY, "spark_submit", "spark_application", "environment", "variables")
@@ -68,7 +69,7 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()[:8]
+    return hashlib.sha256(encodable(value).encode()).hexdigest()[:8]
 
 
 def is_of_submission(part: str) -> bool:

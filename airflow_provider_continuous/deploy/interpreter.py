@@ -38,7 +38,8 @@ def check_interpreter(python: str, environment: Mapping[str, str]) -> None:
         shown = subprocess.run(
             [path, "-c", _SHOW],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_TIMEOUT_S,
             check=True,
             env=dict(environment),

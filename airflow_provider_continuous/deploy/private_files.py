@@ -35,7 +35,7 @@ def write_properties(
     if properties_file:
         try:
             lines.insert(0, Path(properties_file).read_text(encoding="utf-8"))
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"spark_submit.properties_file cannot be read: {error}.") from error
     return submission.write(PROPERTIES_SUFFIX, "\n".join(lines) + "\n")
 

@@ -92,7 +92,8 @@ def _defaults(program: str, environment: Mapping[str, str]) -> Path | None:
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
             timeout=_PATIENCE_S,
             check=False,
         )

@@ -93,11 +93,13 @@ def _ancestors(proc: Path, pid: int) -> dict[int, str]:
 
 def _control_group(proc: Path, pid: int) -> str:
     try:
-        lines = (proc / f"{pid}/cgroup").read_text().splitlines()
+        lines = os.fsdecode((proc / f"{pid}/cgroup").read_bytes()).split("\n")
     except OSError:
         return ""
     paths = [
-        line.split(":", 2)[2] for line in lines if line.split(":", 2)[1] in ("", "name=systemd")
+        path
+        for _, controllers, path in (line.split(":", 2) for line in lines if line)
+        if controllers in ("", "name=systemd")
     ]
     return max(paths, key=len, default="")
 

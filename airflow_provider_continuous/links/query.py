@@ -7,7 +7,6 @@ that has nowhere to lead is empty, and Airflow shows no button.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
 
@@ -16,6 +15,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.tasks.query_note import location_of
+from airflow_provider_continuous.view.addresses import quoted
 from airflow_provider_continuous.view.overview import spark_ui
 from engine.errors import ContinuousError
 
@@ -81,4 +81,4 @@ def query_page(location: str | None) -> str:
     if not location:
         return ""
     base = str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
-    return f"{base}{PAGES}/query?at={quote(location, safe='')}"
+    return f"{base}{PAGES}/query?at={quoted(location)}"

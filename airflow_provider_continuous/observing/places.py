@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+"""Of a byte; a space is ``\\040``."""
 _KNOWN_FOR_S = 60.0
 _known: tuple[float, list[str]] = (-_KNOWN_FOR_S, [])
 
@@ -33,11 +36,14 @@ def _mounts() -> list[str]:
     read_at, mounts = _known
     if time.monotonic() - read_at >= _KNOWN_FOR_S:
         try:
-            lines = _MOUNTS.read_text().splitlines()
+            lines = _MOUNTS.read_bytes().split(b"\n")
         except OSError:
             lines = []
-        # The fifth field, in which a space is \040.
-        names = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-        mounts = [name.rstrip("/") + "/" for name in names]
+        mounts = [_mount_point(line).rstrip("/") + "/" for line in lines if line]
         _known = time.monotonic(), mounts
     return mounts
+
+
+def _mount_point(line: bytes) -> str:
+    """The fifth field."""
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4]))

@@ -20,9 +20,11 @@ from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.formats import size
+from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
+from engine.redaction.texts import encodable
 from engine.sinks.reopen import recorded_sink
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ def add_actions(
     @app.post("/act/{action}")
     def act(
         action: str,
-        at: str,
+        at: Location,
         person: Person,
         asked: Annotated[Asked, Body()],
         guard: Annotated[str | None, Header(alias=HEADER)] = None,
@@ -68,7 +70,8 @@ def add_actions(
             raise HTTPException(400, redact(str(error))) from None
         except ContinuousError as error:
             raise HTTPException(502, redact(str(error))) from None
-        log.info("%s, by %s on %s: %s", action, person.name, query.location, answer["message"])
+        where = encodable(query.location)
+        log.info("%s, by %s on %s: %s", action, person.name, where, answer["message"])
         return answer
 
 

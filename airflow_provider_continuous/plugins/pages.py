@@ -12,7 +12,6 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import jinja2
 from airflow.api_fastapi.app import get_auth_manager
@@ -36,9 +35,11 @@ from airflow_provider_continuous.plugins import formats
 from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.actions import add_actions
 from airflow_provider_continuous.plugins.details import query_details
+from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.plugins.queries import find_query, look_at_all, rows_of
 from airflow_provider_continuous.plugins.selecting import COLUMNS, Wanted, group_of, select
 from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
+from airflow_provider_continuous.view.addresses import quoted
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.base.json_text import excerpt
@@ -105,7 +106,7 @@ def create_app() -> FastAPI:
     def query(
         request: Request,
         person: Person,
-        at: str,
+        at: Location,
         window: Window = SHOWN_FIRST,
         epoch: UpTo = None,
     ) -> HTMLResponse:
@@ -124,7 +125,7 @@ def create_app() -> FastAPI:
 
     @app.get("/query.json")
     def query_json(
-        person: Person, at: str, window: Window = SHOWN_FIRST, epoch: UpTo = None
+        person: Person, at: Location, window: Window = SHOWN_FIRST, epoch: UpTo = None
     ) -> dict[str, Any]:
         return _details(person, visible(person, at), window, epoch)
 
@@ -216,7 +217,7 @@ def _templates() -> jinja2.Environment:
         moment=formats.moment,
         size=formats.size,
         excerpt=excerpt,
-        at=lambda location: quote(location, safe=""),
+        at=quoted,
     )
     return environment
 

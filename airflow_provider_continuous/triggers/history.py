@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
@@ -68,6 +68,8 @@ class EpochHistory:
         :param cursor: None: begin with ``from_epoch``, or with what commits after this look.
         """
         cursor = self._where(cursor, from_epoch)
+        if cursor.at > (now := time.time()):  # the clock was ahead, and was set back
+            cursor = replace(cursor, at=now)
         committed = self._hook.committed_epoch()
         due = cursor.at + self._at_most_every_s
         next_epoch = self._end_after(cursor.epoch)
@@ -158,4 +160,4 @@ class EpochHistory:
         if not rows or epoch <= max(rows):
             return False
         committed_ms = self._hook.checkpoint.committed_at_ms(epoch)
-        return committed_ms is not None and time.time() - committed_ms / 1000 < REPORT_WAIT_S
+        return committed_ms is not None and abs(time.time() - committed_ms / 1000) < REPORT_WAIT_S

@@ -31,6 +31,7 @@ from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import wait_for_event
 from engine.errors import ConfigError, ContinuousError
 from engine.redaction.logs import redact
+from engine.redaction.texts import encodable
 
 EVENTS_MAX = 50
 """So many events at most before Airflow has stored them."""
@@ -228,5 +229,5 @@ class CheckpointEventTrigger(BaseEventTrigger):
         return self.asset_state_store[AssetNameRef(self.asset_name)]
 
     def _key(self) -> str:
-        digest = hashlib.sha256(self.checkpoint_location.encode()).hexdigest()
+        digest = hashlib.sha256(encodable(self.checkpoint_location).encode()).hexdigest()
         return f"{self.noted_as}_{digest[:16]}"

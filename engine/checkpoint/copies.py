@@ -190,14 +190,14 @@ def _unneeded_state(source: Checkpoint, entries: Sequence[tuple[int, bytes, byte
     """The snapshots that none of the entries needs."""
     names = [f"{STATE}/{name}" for name in source.storage.files_below(STATE)]
     oldest, offsets, _ = entries[-1]
-    return set(removable(names, oldest, noted_in(offsets.decode())))
+    return set(removable(names, oldest, noted_in(offsets)))
 
 
 def _still_there(
     source: Checkpoint, entries: list[tuple[int, bytes, bytes]]
 ) -> list[tuple[int, bytes, bytes]]:
     """Those whose state retention has left alone, or that never had any."""
-    if not any(noted_in(offsets.decode()) for _, offsets, _ in entries):
+    if not any(noted_in(offsets) for _, offsets, _ in entries):
         return entries
     kept = set(source.commits.ids())
     last, *_ = entries

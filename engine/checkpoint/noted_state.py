@@ -36,13 +36,14 @@ def noted_state(entry: OffsetEntry | None) -> tuple[SnapshotHandle, ...]:
         ) from exc
 
 
-def noted_in(text: str) -> tuple[SnapshotHandle, ...]:
-    """The same of an entry as it is, which a pin has.
+def noted_in(entry: str | bytes) -> tuple[SnapshotHandle, ...]:
+    """The same of an entry as it is: its text, which a pin has, or its bytes.
 
     :raises CheckpointCorruptError: it cannot be read.
     """
     try:
-        return noted_state(deserialize(text.encode()))
+        data = entry.encode() if isinstance(entry, str) else entry
+        return noted_state(deserialize(data))
     except ValueError as exc:
         raise CheckpointCorruptError(
             f"An entry of the offset log cannot be read: {exc}.",

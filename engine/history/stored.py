@@ -115,7 +115,8 @@ def unpack(data: bytes) -> StoredHistory:
     :raises CheckpointVersionError: a newer engine has written it.
     """
     try:
-        first, *lines = gzip.decompress(data).decode().splitlines()
+        # JSON leaves U+2028 and its like in a text: only \n ends a line.
+        first, *lines = gzip.decompress(data).decode().removesuffix("\n").split("\n")
         header = load_object(first)
         if int(header["version"]) > VERSION:
             raise CheckpointVersionError(

@@ -37,7 +37,8 @@ def java_version(java: Path) -> int | None:
         shown = subprocess.run(
             [str(java), "-version"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_START_TIMEOUT_S,
             check=True,
         )

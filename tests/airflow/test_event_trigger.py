@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,34 @@ def test_at_most_one_event_per_interval(live: LiveCheckpoint, store: AssetStore)
         await triggerer.dies()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("at_most_every_s", [0.0, 60.0])
+def test_a_clock_that_was_ahead_delays_no_event(
+    live: LiveCheckpoint, at_most_every_s: float
+) -> None:
+    live.commit(0, 1)
+    epochs = EpochHistory(CheckpointHook(live.location), at_most_every_s=at_most_every_s)
+    noted = epochs.read(None, from_epoch=0).cursor
+    ahead = replace(noted, epoch=0, at=time.time() + 86_400)
+
+    chapter = epochs.read(ahead)
+
+    assert chapter.not_before <= time.time() + at_most_every_s
+    later = replace(chapter.cursor, at=chapter.cursor.at - at_most_every_s)
+    told = [event["epoch"] for event in [*chapter.events, *epochs.read(later).events]]
+    assert told == [1]
+
+
+def test_a_commit_of_a_clock_that_was_ahead_is_told(live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+    live.checkpoint.progress.write([{"batchId": 0, "sink": {"numOutputRows": 10}}])
+    day_later = time.time() + 86_400
+    os.utime(Path(live.location) / "commits" / "1", (day_later, day_later))
+
+    chapter = EpochHistory(CheckpointHook(live.location)).read(None, from_epoch=0)
+
+    assert [event["rows"] for event in chapter.events] == [10, None]
 
 
 def test_epochs_that_retention_has_removed(live: LiveCheckpoint, store: AssetStore) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_continuous.deploy.interpreter import check_interpreter
 from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.submission import Submission
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook
@@ -58,3 +59,12 @@ def test_a_python_that_cannot_run_the_engine_is_refused_at_once(
     assert "airflow-provider-continuous" in reason, "what to do"
     with pytest.raises(ConfigError, match="is no program"):
         hook(monkeypatch, "/nowhere/python").submit(spec)
+
+
+def test_what_a_python_says_may_be_no_text(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nprintf 'K\\366ln\\n' >&2\nexit 1\n")
+    program.chmod(0o700)
+
+    with pytest.raises(ConfigError, match="cannot run the engine: K\ufffdln"):
+        check_interpreter(str(program), os.environ)

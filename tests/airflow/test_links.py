@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.xcom import XCom
 
+from airflow_provider_continuous.assets.uris import asset_uri
+from airflow_provider_continuous.deploy.contract import label_of
 from airflow_provider_continuous.links.query import (
     QUERY_LINKS,
     CheckpointLink,
     QueryPageLink,
     SparkUiLink,
+    query_page,
 )
 from airflow_provider_continuous.operators.query import (
     DrainContinuousQueryOperator,
@@ -35,6 +38,13 @@ def test_the_query_page_is_found_by_the_checkpoint(live: LiveCheckpoint) -> None
 
     assert page.endswith(f"/continuous/query?at={live.location.replace('/', '%2F')}")
     assert CheckpointLink().get_link(task, ti_key=KEY) == f"{page}#epochs"
+
+
+def test_a_location_may_be_no_text() -> None:
+    assert query_page("/data/b\udcff").endswith("/query?at=%2Fdata%2Fb%FF")
+    assert query_page("/data/\ud800").endswith("/query?at=%2Fdata%2F%5Cud800")
+    assert label_of("/data/b\udcff") != label_of("/data/b")
+    assert asset_uri("/data/b\udcff") == "continuous://file/data/b%FF"
 
 
 def test_sparks_own_pages_are_linked_while_the_query_runs(live: LiveCheckpoint) -> None:

@@ -175,16 +175,20 @@ def test_a_place_is_a_host_or_the_mount_of_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "mountinfo"
-    listed.write_text(
-        "22 1 8:1 / / rw - ext4 /dev/sda rw\n"
-        "30 22 0:5 / /mnt/nfs rw - nfs host:/x rw\n"
-        "31 22 0:6 / /mnt/with\\040space rw - nfs host:/y rw\n"
+    listed.write_bytes(
+        b"22 1 8:1 / / rw - ext4 /dev/sda rw\n"
+        b"30 22 0:5 / /mnt/nfs rw - nfs host:/x rw\n"
+        b"31 22 0:6 / /mnt/with\\040space rw - nfs host:/y rw\n"
+        b"32 22 0:7 / /mnt/k\xc3\xb6ln\\134x rw - nfs host:/z rw\n"
+        b"33 22 0:8 / /mnt/k\xf6\x85 rw - nfs host:/z rw\n"
     )
     monkeypatch.setattr(places, "_MOUNTS", listed)
     monkeypatch.setattr(places, "_known", (-1e9, []))
     assert place_of("/mnt/nfs/orders") == place_of("file:///mnt/nfs") == "/mnt/nfs/"
     assert place_of("/mnt/nfs2/orders") == place_of("/mnt/nfs/../x") == "/"
     assert place_of("/mnt/with space/orders") == "/mnt/with space/"
+    assert place_of("/mnt/köln\\x/orders") == "/mnt/köln\\x/"
+    assert place_of("/mnt/k\udcf6\udc85/orders") == "/mnt/k\udcf6\udc85/"
     assert place_of("s3://bucket/orders") == place_of("s3://bucket/sums") == "s3://bucket"
     monkeypatch.setattr(places, "_MOUNTS", tmp_path / "none")
     monkeypatch.setattr(places, "_known", (-1e9, []))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import os
+import re
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -13,8 +16,9 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
-from airflow_provider_continuous.view.known import KnownQuery, Owner, known_queries
+from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.overview import look_at
+from airflow_provider_continuous.view.roots import Root
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -342,3 +346,33 @@ def test_a_name_that_is_no_text_darkens_no_page(
         told = client.get(path, params={"at": running.location})
         assert told.status_code == 200
         assert "cannot be read." in told.text
+
+
+@pytest.fixture
+def of_no_text(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> LiveCheckpoint:
+    """A query that only a root holds, beside another one; its folder's name is no UTF-8."""
+    root = Root(str(Path(live.location).parent))
+    found = LiveCheckpoint(os.fsdecode(os.fsencode(root.location) + b"/b\xff&+%41\xc3"))
+    found.commit(0, 1)
+    monkeypatch.setattr(pages, "look_at_all", lambda seen: queries.all_queries([root], (), seen))
+    monkeypatch.setattr(pages, "find_query", lambda at: find_one([root], (), at))
+    return found
+
+
+def test_a_checkpoint_whose_folder_is_no_text_has_its_page(
+    client: TestClient, of_no_text: LiveCheckpoint, manager: Manager
+) -> None:
+    manager.jobs = manager.all_dags = True
+    listed = client.get("/")
+    assert listed.status_code == 200
+    (link,) = re.findall(r'href="(/query\?at=[^"]*b%FF[^"]*)"', listed.text)
+
+    shown = client.get(html.unescape(link))
+    assert shown.status_code == 200
+    told = client.get(link.replace("/query?", "/query.json?")).json()
+    assert told["checkpoint_location"] == of_no_text.location
+    asked = client.post(
+        link.replace("/query?", "/act/pin?"), json={"epoch": 1, "name": "p"}, headers=HEADER
+    )
+    assert asked.status_code == 200
+    assert [pin.epoch for pin in of_no_text.checkpoint.pins()] == [1]

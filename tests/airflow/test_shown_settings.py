@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from airflow_provider_continuous.deploy.launch import query_environment
 from airflow_provider_continuous.deploy.options import SubmitOptions
 from airflow_provider_continuous.deploy.plan import make_plan
 from airflow_provider_continuous.deploy.submission import Submission
+from engine.errors import ConfigError
 
 SETTING = "spark.redaction.regex"
 VARIABLES = {"DB_PASS": "correct-horse", "API_KEY": "battery-staple"}
@@ -109,6 +111,29 @@ def test_the_querys_own_counts_before_the_sites(
     assert found[SETTING].endswith("|of-query")
     site.unlink()
     assert sent(spec, tmp_path)[SETTING].endswith("access[.]?key")
+
+
+@pytest.mark.parametrize("conf", [{}, {SETTING: "of-query"}])
+def test_a_properties_file_must_be_utf_8(
+    site: Path, spec: dict[str, Any], tmp_path: Path, conf: dict[str, str]
+) -> None:
+    own = tmp_path / "own.properties"
+    own.write_bytes(b"spark.app.name=K\xf6ln\n")
+
+    with pytest.raises(ConfigError, match=r"cannot be read: 'utf-8' codec"):
+        sent(spec, tmp_path, properties_file=str(own), conf=conf)
+
+
+def test_what_sets_sparks_environment_may_say_anything(
+    site: Path, spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/k\xf6ln"))
+    folder.mkdir()
+    (folder / "spark-defaults.conf").write_text(f"{SETTING} of-site")
+    (folder / "spark-env.sh").write_bytes(b"echo K\xf6ln\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+
+    assert sent(spec, tmp_path)[SETTING].endswith("|of-site")
 
 
 def test_the_sites_cannot_be_found(

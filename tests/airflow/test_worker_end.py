@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def machine(proc: Path, *commands: str, group: str = "0::/") -> int:
         (folder / "cmdline").write_bytes(command.replace(" ", "\0").encode() + b"\0")
         name = b"(a (b) \xc3)"  # the kernel cuts it, in the middle of a character, too
         (folder / "stat").write_bytes(b"%d %b S %d %d %d 0" % (pid, name, pid - 1, pid, pid))
-        (folder / "cgroup").write_text(f"12:cpu:/\n{group}\n")
+        (folder / "cgroup").write_bytes(os.fsencode(f"12:cpu:/\n{group}\n"))
     return len(commands)
 
 
@@ -81,6 +82,7 @@ def test_a_pod_of_a_task(tmp_path: Path, told: str) -> None:
         ("0::/system.slice/airflow-worker.service", "process", 2, False),
         ("1:name=systemd:/system.slice/airflow-worker.service", "control-group", 2, True),
         ("0::/user.slice/user-1.slice/user@1.service/app.slice/a.service", "mixed", 2, True),
+        ("0::/system.slice/k\udcf6ln.service", "control-group", 2, True),
         ("0::/user.slice/user-1.slice/session-3.scope", "control-group", 2, False),
         ("0::/system.slice/ci-runner.service", "control-group", 1, False),
     ],

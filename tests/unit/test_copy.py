@@ -171,6 +171,21 @@ def test_a_damaged_entry_is_not_copied(source: Checkpoint, folder: str) -> None:
     assert target.storage.files_below("") == []
 
 
+def test_an_entry_that_is_damaged_while_it_is_copied_is_told(
+    source: Checkpoint, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reads = source.storage.read, 0
+
+    def damaged(name: str) -> bytes:
+        nonlocal reads
+        reads += name == "offsets/4"
+        return b"v1\n\xff\n4" if name == "offsets/4" and reads > 1 else read(name)
+
+    monkeypatch.setattr(source.storage, "read", damaged)
+    with pytest.raises(CheckpointCorruptError, match="offset log cannot be read: 'utf-8' codec"):
+        copy_checkpoint(source, Checkpoint(f"{folder}/target"), to_epoch=4)
+
+
 @pytest.mark.parametrize("to_epoch", [None, 3])
 def test_a_rewind_while_it_is_read(tmp_path: Path, to_epoch: int | None) -> None:
     """What is copied is one history: that before the rewind or that after it, and never both."""

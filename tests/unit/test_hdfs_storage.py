@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -154,6 +154,36 @@ def test_a_server_that_does_not_replace_is_named(storage: Storage, server: WebHd
         storage.replace("metadata", b"2")
     assert storage.read("metadata") == b"1"
     assert [file.name for file in storage.list("")] == ["metadata"]
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        (b"<html>Please log in</html>", "text/html; charset=utf-8"),
+        (b"<html>Please log in</html>", "application/json"),
+        (b'{"error": "who are you?"}', "application/json"),
+        (b'{"FileStatus": {}, "FileStatuses": {"FileStatus": [3]}}', "application/json"),
+        (b"[]", "application/json"),
+    ],
+)
+def test_another_server_in_its_place_is_trouble_of_the_storage(
+    storage: Storage, server: WebHdfsServer, says: tuple[bytes, str]
+) -> None:
+    storage.create("offsets/0", b"x")
+    server.says = says
+    looks: list[Callable[[], object]] = [
+        lambda: storage.list("offsets"),
+        lambda: storage.files_below(""),
+        lambda: storage.info("offsets/0"),
+        lambda: storage.replace("offsets/0", b"y"),
+    ]
+    if says[1] != "application/json":
+        looks += [lambda: storage.read("offsets/0"), lambda: storage.delete("offsets/0")]
+    for look in looks:
+        with pytest.raises(CheckpointError, match=r"no WebHDFS|no redirect"):
+            look()
+    server.says = None
+    assert storage.read("offsets/0") == b"x"
 
 
 def test_nobody_there(storage: Storage, server: WebHdfsServer) -> None:

@@ -144,6 +144,12 @@ def test_a_takeover_loses_nothing(steps: list[tuple[int, int, int]], cut: int) -
     ]
 
 
+def test_a_mark_keeps_whichever_text_it_has() -> None:
+    history = History()
+    history.marks.append(Mark(NOW_MS, "restarted", "a\u2028b\u2029c\u0085d\x1ce\n\r\n"))
+    assert unpack(store(history)).history.marks == history.marks
+
+
 @pytest.mark.parametrize("wrong_ms", [0, 1_000, NOW_MS + 30 * DAY_MS, 4 * NOW_MS])
 @pytest.mark.parametrize("for_how_many", [1, 600])
 def test_a_clock_that_is_wrong_for_a_while_costs_no_week(wrong_ms: int, for_how_many: int) -> None:

@@ -109,6 +109,39 @@ def test_bounds_let_readers_pass_files_over_and_lose_no_row(lake: Lake) -> None:
     assert found.to_arrow().num_rows == 2
 
 
+@pytest.mark.parametrize(
+    ("spec", "dtype", "number", "told"),
+    [
+        ("d", pa.date32(), 2_932_897, "its d .* is 2932897, "),
+        ("day(d)", pa.date32(), -719_163, r"its d_day \(day of .* is -719163, "),
+        ("d", pa.timestamp("us", tz="UTC"), 253_402_300_800_000_000, "its d .* is 25340230080"),
+        ("hour(d)", pa.timestamp("us"), 253_402_300_800_000_000, "its d_hour .* is 70389528, "),
+        ("year(d)", pa.timestamp("us"), 2**63 - 1, "its d_year .* is no year of a calendar, "),
+    ],
+)
+def test_partitions_that_the_client_has_no_name_for_are_refused(
+    lake: Lake, spec: str, dtype: pa.DataType, number: int, told: str
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("d", dtype)])
+    query = lake.query(schema, partitionSpec=spec)
+    far = pa.array([number, 0], pa.int32() if dtype == pa.date32() else pa.int64()).cast(dtype)
+    batch = pa.record_batch([pa.array([1, 2]), far], schema)
+    with pytest.raises(SinkCommitRejectedError, match=f"the table db.t: {told}"):
+        query.prepare(0, batch)
+    assert not lake.data_files()
+    query.commit(0, batch[1:])
+    assert lake.ids() == [2]
+
+
+def test_years_behind_9999_are_partitions(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("d", pa.date32())])
+    far = pa.array([2_932_897, 0], pa.int32()).cast(pa.date32())
+    query = lake.query(schema, partitionSpec="year(d)")
+    query.commit(0, pa.record_batch([pa.array([1, 2]), far], schema))
+    parts = {tuple(each.file.partition) for each in lake.table.scan().plan_files()}
+    assert parts == {(0,), (8030,)}
+
+
 def test_large_epochs_make_files_of_the_wanted_size(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,13 @@ def test_versions(tmp_path: Path, shown: str, expected: int | None) -> None:
     assert java_version(install(tmp_path, shown)) == expected
 
 
+def test_a_java_may_say_what_is_no_utf_8_besides(tmp_path: Path) -> None:
+    command = install(tmp_path, "17")
+    said = b"printf 'Picked up JAVA_TOOL_OPTIONS: K\\366ln\\n' >&2\n"
+    command.write_bytes(command.read_bytes().replace(b"\n", b"\n" + said, 1))
+    assert java_version(command) == 17
+
+
 def test_a_command_that_fails_is_no_java(tmp_path: Path) -> None:
     command = install(tmp_path, "17")
     command.write_text("#!/bin/sh\nexit 1\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError
-from engine.query.spec import QuerySpec, load_spec
+from engine.query.spec import QuerySpec, load_spec, read_document
 from engine.query.spec.fields import literal
 from engine.query.write_request import open_checkpoint, pop_storage
 
@@ -267,6 +268,19 @@ def test_unreadable_files_name_the_place(
     with pytest.raises(ConfigError) as caught:
         load_spec(path)
     assert str(caught.value).startswith(f"{path} {reason}")
+
+
+def test_standard_input_is_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="latin-1"))
+
+    given('{"name": "Köln"}\r\n'.encode())
+    assert read_document(Path("-")) == {"name": "Köln"}
+    given(b'{"name": "K\xf6ln"}')
+    with pytest.raises(ConfigError, match="- cannot be read: it is not UTF-8"):
+        read_document(Path("-"))
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"name": "Köln"}'))
+    assert read_document(Path("-")) == {"name": "Köln"}
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

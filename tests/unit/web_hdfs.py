@@ -18,6 +18,7 @@ class WebHdfsServer(ThreadingHTTPServer):
     :ivar files: by their paths.
     :ivar refuses: an exception of Hadoop's, which each call gets; None: none.
     :ivar replaces: whether RENAME knows its options, as HttpFS does not.
+    :ivar says: what each call is answered with instead, and its type of content; None: nothing.
     :ivar users: of all calls.
     """
 
@@ -29,6 +30,7 @@ class WebHdfsServer(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.refuses: str | None = None
         self.replaces = True
+        self.says: tuple[bytes, str] | None = None
         self.users: set[str] = set()
 
     @property
@@ -61,6 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.users.add(given["user.name"])
         if self.server.refuses is not None:
             self._refuse(403, self.server.refuses, "no")
+        elif self.server.says is not None:
+            self._tell(*self.server.says)
         elif op in self._BY_DATA_NODE and "at" not in given:
             assert not data, "the NameNode takes no data"
             self.send_response(307)
@@ -83,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _create(self, path: str, given: dict[str, str], data: bytes) -> None:
         self.server.files[path] = data
-        self._tell(b"", 201)
+        self._tell(b"", status=201)
 
     def _rename(self, path: str, given: dict[str, str], data: bytes) -> None:
         to, files = given["destination"], self.server.files
@@ -136,10 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
         told = {"RemoteException": {"exception": kind, "message": message}}
-        self._tell(json.dumps(told).encode(), status)
+        self._tell(json.dumps(told).encode(), status=status)
 
-    def _tell(self, data: bytes, status: int = 200) -> None:
+    def _tell(self, data: bytes, kind: str = "application/json", status: int = 200) -> None:
         self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -34,6 +34,7 @@ _HINTS = {
     "AccessControlException": "Give this user write access, or name another: the storage option "
     "user, or HADOOP_USER_NAME.",
     "SafeModeException": "The NameNode is in safe mode: start the query again when it has left it.",
+    "no WebHDFS": "Another server answers in its place, as a proxy that asks for a login does.",
     "HTTP 401": "It asks for Kerberos, which checkpoints do not speak.",
 }
 

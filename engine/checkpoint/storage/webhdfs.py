@@ -21,7 +21,8 @@ _BYTES: Final = {"Content-Type": "application/octet-stream"}
 class RemoteError(Exception):
     """HDFS has refused something.
 
-    :ivar kind: the class of its exception, ``FileAlreadyExistsException``; else the HTTP status.
+    :ivar kind: the class of its exception, ``FileAlreadyExistsException``; else the HTTP status, or
+        in words what is wrong with the answer.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -68,7 +69,7 @@ class WebHdfs:
                 return False
             raise
         # A server that does not know the option, as HttpFS, never overwrites, and tells.
-        renamed = not told or bool(json.loads(told).get("boolean"))
+        renamed = not told or bool(_read(told, "boolean"))
         if overwrite and not renamed:
             raise RemoteError("not renamed", "the server does not replace files: is it HttpFS?")
         return renamed
@@ -78,21 +79,21 @@ class WebHdfs:
         self._call("DELETE", "DELETE", path, recursive=str(recursive).lower())
 
     def status(self, path: str) -> Mapping[str, Any]:
-        """What HDFS knows of a file or folder.
+        """What HDFS knows of a file or folder: ``pathSuffix``, ``type`` (FILE, DIRECTORY),
+        ``length`` and ``modificationTime``, in ms since 1970.
 
         :raises FileNotFoundError: there is none.
         """
-        found: dict[str, Any] = json.loads(self._call("GET", "GETFILESTATUS", path))["FileStatus"]
-        return found
+        told = self._call("GET", "GETFILESTATUS", path)
+        return _status(_read(told, "FileStatus"))
 
     def list(self, path: str) -> list[Mapping[str, Any]]:
         """What is right in a folder; of a file, itself.
 
         :raises FileNotFoundError: there is no such folder.
         """
-        told = json.loads(self._call("GET", "LISTSTATUS", path))
-        found: list[Mapping[str, Any]] = told["FileStatuses"]["FileStatus"]
-        return found
+        told = self._call("GET", "LISTSTATUS", path)
+        return [_status(each) for each in _read(told, "FileStatuses", "FileStatus")]
 
     def _call(
         self, method: str, op: str, path: str, data: bytes | None = None, **arguments: str
@@ -140,11 +141,45 @@ class WebHdfs:
         try:
             connection.request(method, target, data, _BYTES if method == "PUT" else {})
             answer = connection.getresponse()
-            return answer.status, answer.getheader("Location"), answer.read()
+            content = answer.read()
+            if answer.status < 300 and answer.headers.get_content_type() == "text/html":
+                raise _no_web_hdfs(content)  # the page of a proxy, which would be a file's content
+            return answer.status, answer.getheader("Location"), content
         except HTTPException as error:
             raise ConnectionError(f"{address}: {error!r}") from error
         finally:
             connection.close()
+
+
+def _read(content: bytes, *names: str) -> Any:
+    """What is under these names in an answer.
+
+    :raises RemoteError: it is none of WebHDFS.
+    """
+    try:
+        told = json.loads(content)
+        for name in names:
+            told = told[name]
+    except (ValueError, LookupError, TypeError) as error:
+        raise _no_web_hdfs(content) from error
+    return told
+
+
+def _status(told: Any) -> Mapping[str, Any]:
+    """A file's status, as :meth:`WebHdfs.status` has it."""
+    try:
+        return {
+            "pathSuffix": str(told["pathSuffix"]),
+            "type": str(told["type"]),
+            "length": int(told["length"]),
+            "modificationTime": int(told["modificationTime"]),
+        }
+    except (ValueError, LookupError, TypeError) as error:
+        raise _no_web_hdfs(json.dumps(told).encode()) from error
+
+
+def _no_web_hdfs(content: bytes) -> RemoteError:
+    return RemoteError("no WebHDFS", f"it answers {content[:200].decode(errors='replace')!r}")
 
 
 def _remote(content: bytes) -> tuple[str, str]:

@@ -29,10 +29,16 @@ def read_text(path: Path) -> str:
     :raises ConfigError: it is missing or unreadable.
     """
     try:
-        return sys.stdin.read() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
+        return _standard_input() if path == STANDARD_INPUT else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else f"it is not UTF-8 ({exc})"
         raise ConfigError(f"{path} cannot be read: {reason}.") from exc
+
+
+def _standard_input() -> str:
+    """In UTF-8, as a file is, whatever the locale says."""
+    binary = getattr(sys.stdin, "buffer", None)  # a text of this process has none
+    return sys.stdin.read() if binary is None else binary.read().decode("utf-8")
 
 
 def parse_document(text: str, path: Path) -> dict[str, Any]:

@@ -21,12 +21,14 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile as ManifestFile
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.transforms import TimeTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 from pyspark.sql.datasource import WriterCommitMessage
 
-from engine.errors import SinkUnavailableError
+from engine.errors import SinkCommitRejectedError, SinkUnavailableError
 from engine.sinks.contract import TaskWriter, WriterContext
 from engine.sinks.files.epoch_files import cannot_write
 from engine.sinks.files.file_formats import ParquetFormat
@@ -182,11 +184,15 @@ class _EpochFiles(RowFiles[DataFile]):
         """The values of one field of the partition."""
         field = self._table.spec.fields[number]
         source = self._table.schema.find_field(field.source_id)
-        return field.transform.pyarrow_transform(source.field_type)(rows.column(source.name))
+        column = rows.column(source.name)
+        made = field.transform.pyarrow_transform(source.field_type)(column)
+        if isinstance(field.transform, TimeTransform) and made.null_count > column.null_count:
+            raise _beyond(self._target.where, field, "no year of a calendar")
+        return made
 
     def _create(self, values: Sequence[Any], schema: pa.Schema) -> OpenFile:
         name = new_name(self._context, self._epoch, self._target.file_format.extension)
-        path = location_of(self._places, self._table, values, name)
+        path = location_of(self._places, self._table, self._target.where, values, name)
         return OpenFile(
             self._io, path, tuple(values), self._target.file_format, self._table, schema
         )
@@ -202,11 +208,30 @@ class _EpochFiles(RowFiles[DataFile]):
 
 
 def location_of(
-    places: LocationProvider, table: TableFacts, values: Sequence[Any], name: str
+    places: LocationProvider, table: TableFacts, where: str, values: Sequence[Any], name: str
 ) -> str:
-    """Where a data file with these partition values is."""
+    """Where a data file with these partition values is.
+
+    :param where: the table, for people.
+    :raises SinkCommitRejectedError: Iceberg's client has no such partition, and commits none.
+    """
+    kinds = _partition_types(table) if values else ()
+    for field, kind, value in zip(table.spec.fields, kinds, values, strict=True):
+        try:
+            field.transform.to_human_string(kind, value)
+        except OverflowError as exc:
+            raise _beyond(where, field, str(value)) from exc
     folder = table.spec.partition_to_path(Record(*values), table.schema) if values else ""
     return places.new_data_location(f"{folder}/{name}" if folder else name)
+
+
+def _beyond(where: str, field: PartitionField, value: str) -> SinkCommitRejectedError:
+    return SinkCommitRejectedError(
+        f"{OWNER}: a row cannot be written to the table {where}: its {field.name} "
+        f"({field.transform} of the partition) is {value}, before the year 1 or behind 9999, and "
+        "Iceberg's client has no name for that.",
+        hint="Leave such rows out or mend them in the query, or partition the table by years.",
+    )
 
 
 class OpenFile(EncodedFile[DataFile]):

@@ -123,7 +123,7 @@ class IcebergUpkeep(Upkeep[ManifestFile, DataFile]):
         # No name of an epoch's file: it is nothing that a rewind takes out, or a start removes.
         name = f"compacted-{uuid.uuid4()}{made_as.extension}"
         try:
-            path = location_of(places_of(table), facts, values, name)
+            path = location_of(places_of(table), facts, self.where, values, name)
             made = OpenFile(table.io, path, values, made_as, facts, schema)
             try:
                 scan = ArrowScan(table.metadata, table.io, facts.schema, AlwaysTrue())

@@ -6,12 +6,12 @@ Source: Delta's PROTOCOL.md: actions, change data files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engine.errors import SourceChangedError, SourceUnavailableError
+from engine.errors import SourceChangedError, SourceError, SourceUnavailableError
 from engine.sinks.delta.places import LOG_FOLDER, Place
 from engine.sinks.delta.schemas import partition_text
 
@@ -68,11 +68,12 @@ def read_version(place: Place, number: int) -> Version | None:
     """None if the log has no such version: not yet, or not any more.
 
     :raises SourceUnavailableError: the log cannot be read.
-    :raises SourceError: the table asks of its readers what this one does not do.
+    :raises SourceError: the table asks of its readers what this one does not do, or the entry is
+        damaged.
     """
     try:
         with place.open(f"{LOG_FOLDER}/{log_entry(number)}") as file:
-            text = file.read().decode("utf-8")
+            data = file.read()
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -81,8 +82,7 @@ def read_version(place: Place, number: int) -> Version | None:
     removed: list[TableFile] = []
     changes: list[TableFile] = []
     metadata, time_ms = None, 0
-    for line in text.splitlines():
-        action = json.loads(line) if line.strip() else {}
+    for action in _actions(place, number, data):
         if (add := action.get("add")) is not None and add.get("dataChange", True):
             added.append(_file(place, add, INSERT))
         elif (remove := action.get("remove")) is not None and remove.get("dataChange", True):
@@ -97,6 +97,17 @@ def read_version(place: Place, number: int) -> Version | None:
         elif (protocol := action.get("protocol")) is not None:
             check_readable(place, {}, protocol.get("readerFeatures") or ())
     return Version(number, tuple(added), tuple(removed), tuple(changes), time_ms, metadata)
+
+
+def _actions(place: Place, number: int, data: bytes) -> Sequence[Mapping[str, Any]]:
+    """A line each. Within a text JSON leaves what else may end a line, such as U+2028."""
+    try:
+        return [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()]
+    except ValueError as exc:
+        raise SourceError(
+            f"{OWNER}: {LOG_FOLDER}/{log_entry(number)} of the table {place.url} is damaged: {exc}",
+            hint="Restore the file, or start the query with a checkpoint of its own.",
+        ) from exc
 
 
 def unreadable(place: Place, what: str, cause: OSError) -> SourceUnavailableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from engine.errors import (
     ConfigError,
     OffsetOutOfRangeError,
     SourceChangedError,
+    SourceError,
     SourceUnavailableError,
 )
 from engine.expressions.schemas import to_arrow
@@ -36,9 +38,11 @@ from engine.sinks.delta.places import DiskPlace
 from engine.sources.delta.data_source import DeltaSource
 from engine.sources.delta.losses import first_kept
 from engine.sources.delta.versions import read_version
-from tests.connectors.lakes.cases import ROWS, DeltaCase
+from tests.connectors.lakes.cases import ARROW, ROWS, DeltaCase
 from tests.connectors.lakes.queries import Kept, all_read, committed, final_failure, start
 from tests.servers.s3 import s3_server
+from tests.unit.delta_tables import writer
+from tests.unit.lake_queries import Query
 
 FEED = StructType(
     [
@@ -377,6 +381,24 @@ def test_what_is_not_read_here_is_refused(case: DeltaCase, action: Any, text: st
     (log / f"{0:020}.json").write_text(json.dumps(action))
     with pytest.raises(SourceChangedError, match=text):
         read_version(DiskPlace(case.folder), 0)
+
+
+def test_a_text_that_has_ends_of_lines_of_unicode_is_read(case: DeltaCase) -> None:
+    texts = ["a\u2028b", "c\u0085d", "e\u2029f\x1cg", "h\r\ni"]
+    query = Query(writer(case.root, ARROW))
+    for epoch, text in enumerate(texts):
+        query.commit(epoch, pa.record_batch({"value": [epoch], "p": [text]}, ARROW))
+    case.read(startingVersion="0")
+    assert [row["p"] for row in sorted(case.sink.rows, key=itemgetter("value"))] == texts
+
+
+def test_a_damaged_entry_of_the_log_is_named(case: DeltaCase) -> None:
+    log = case.folder / "_delta_log"
+    log.mkdir()
+    for data in (b'{"add":', b"\xff"):
+        (log / f"{3:020}.json").write_bytes(data)
+        with pytest.raises(SourceError, match=f"_delta_log/{3:020}.json of the table .* damaged"):
+            read_version(DiskPlace(case.folder), 3)
 
 
 def test_a_table_is_read_from_an_object_store(tmp_path: Path) -> None:
