@@ -144,11 +144,23 @@ class ForeachBatchWriter(_FunctionWriter):
 
     def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None:
         try:
-            self._function(self._spark.createDataFrame(rows, self._schema), epoch)
+            self._function(self._spark.createDataFrame(rows, self._with_nulls_of(rows)), epoch)
         except Exception:
             if self._check is not None:
                 self._check()
             raise
+
+    def _with_nulls_of(self, rows: pa.Table) -> StructType:
+        """The schema; a column may be NULL, too, if rows of an earlier start did not have it."""
+        filled = zip(self._schema, rows.columns, strict=True)
+        if not any(field.nullable < bool(column.null_count) for field, column in filled):
+            return self._schema
+        from pyspark.sql.types import StructType
+
+        schema = StructType()
+        for field, column in zip(self._schema, rows.columns, strict=True):
+            schema.add(field.name, field.dataType, field.nullable or column.null_count > 0)
+        return schema
 
 
 class ForeachBatchArrowWriter(_FunctionWriter):

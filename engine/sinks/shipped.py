@@ -10,7 +10,7 @@ the driver's pace, as with any slow sink.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
+from engine.expressions.types import sql_name
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import TaskWriter, WriterContext
 
@@ -138,10 +139,54 @@ def _first(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             rows -= batch.num_rows
 
 
-def unpack(messages: Sequence[WriterCommitMessage | None], schema: pa.Schema) -> list[pa.Table]:
-    """The rows of each partition that has any, in partition order, with exactly this schema."""
+def unpack(
+    messages: Sequence[WriterCommitMessage | None],
+    schema: pa.Schema,
+    needed: Collection[str] = (),
+) -> list[pa.Table]:
+    """The rows of each partition that has any, in partition order, with exactly this schema.
+
+    They may be of an earlier start, whose query had other columns: these are taken by name, what
+    there was none of is NULL, and what there is no more is left out.
+
+    :param needed: columns that must not be left empty so.
+    :raises ConfigError: the rows cannot have this schema.
+    """
     return [
-        pa.ipc.open_stream(each.stream).read_all().cast(schema)
+        _fitted(pa.ipc.open_stream(each.stream).read_all(), schema, needed)
         for each in own_messages(messages, ShippedRows)
         if each.stream
     ]
+
+
+def _fitted(rows: pa.Table, schema: pa.Schema, needed: Collection[str]) -> pa.Table:
+    names = rows.schema.names
+    if names == schema.names:
+        places: list[int | None] = [*range(len(names))]
+    elif len({*names}) < len(names) or len({*schema.names}) < len(schema.names):
+        raise _unfit(f"the columns {', '.join(names)}, and the query has {', '.join(schema.names)}")
+    else:
+        places = [names.index(name) if name in names else None for name in schema.names]
+    columns = []
+    for place, field in zip(places, schema, strict=True):
+        if place is None:
+            if field.name in needed:
+                raise _unfit(f"no column {field.name}, which the sink cannot do without")
+            columns.append(pa.nulls(rows.num_rows, field.type))
+            continue
+        column = rows.column(place)
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as exc:
+            raise _unfit(
+                f"{field.name} as {sql_name(column.type)}, and the query has it as "
+                f"{sql_name(field.type)}: {exc}"
+            ) from exc
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _unfit(what: str) -> ConfigError:
+    return ConfigError(
+        f"The epoch was prepared by an earlier start, whose rows have {what}.",
+        hint="Start the query once more as it was, drain it, and then change it.",
+    )

@@ -13,8 +13,9 @@ Each batch of a table has two columns in front of those of its schema:
 ``#gone``   bool    the key has no row any more; the columns behind the key are null
 =========  ======  ==================================================================
 
-Of several rows with the same key the last one counts. A row whose :attr:`StateTable.expires` is not
-behind the watermark is gone without being told so: a window that has closed costs nothing.
+Of several rows with the same key and group the last one counts. A row whose
+:attr:`StateTable.expires` is not behind the watermark is gone without being told so: a window that
+has closed costs nothing.
 """
 
 from __future__ import annotations

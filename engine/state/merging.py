@@ -1,4 +1,5 @@
-"""One table out of a whole one and of what has changed since: the last row of a key wins.
+"""One table out of a whole one and of what has changed since: the last row of a key wins, in each
+key group.
 
 Keys are equal as Spark groups them: null equals null, NaN equals NaN, -0.0 equals 0.0. Most rows
 have not changed: they are passed over column by column, and only those that remain are compared as
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.exchange.hashing import hash_rows
-from engine.state.contract import GONE
+from engine.state.contract import GONE, GROUP
 
 IN_FRONT: Final = 2
 """So many columns stand in front of those of a table's schema."""
@@ -97,12 +98,14 @@ def _first_and_last(columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray
 
 
 def comparable(table: pa.Table, keys: int) -> list[pa.Array]:
-    """The key as columns that Arrow can compare, one at least."""
-    return [
+    """The key as columns that Arrow can compare, and its key group behind them: what a stage has
+    numbered itself is not bound to a group, and its numbers may be there in several."""
+    leaves = [
         leaf
         for index in range(IN_FRONT, IN_FRONT + keys)
         for leaf in _leaves(_one_chunk(table.column(index)))
     ]
+    return [*leaves, _one_chunk(table.column(GROUP.name))]
 
 
 def _leaves(column: pa.Array) -> list[pa.Array]:

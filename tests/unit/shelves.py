@@ -20,7 +20,7 @@ Rows = dict[Key, Key]
 
 
 def group_of(key: Key) -> int:
-    return sum(repr(key).encode()) % GROUPS
+    return sum(repr(key).replace("-0.0", "0.0").encode()) % GROUPS
 
 
 class Shelf(StatefulStage):

@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ClusterEndedError, ConfigError
@@ -151,6 +151,22 @@ def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
     writer.commit([message], 8)
     assert seen == [None, BatchContext("q", "r", 2, 0, 7), BatchContext("q", "s", 4, 3, 8)]
     assert BatchContext.get() is None
+
+
+def test_a_column_that_an_earlier_start_did_not_have_may_be_null_once() -> None:
+    made: list[tuple[list[Any], bool]] = []
+
+    def create(rows: pa.Table, schema: StructType) -> None:
+        made.append((rows.column("more").to_pylist(), schema["more"].nullable))
+
+    session: Any = SimpleNamespace(createDataFrame=create)
+    was = ForeachBatchWriter(lambda rows, epoch: None, session, IDS).write(iter([ids(1)]))
+    wider = StructType([*IDS, StructField("more", LongType(), nullable=False)])
+    writer = ForeachBatchWriter(lambda rows, epoch: None, session, wider)
+    writer.commit([was], 7)
+    batch = ids(2)
+    writer.commit([writer.write(iter([batch.append_column("more", batch.column(0))]))], 8)
+    assert made == [([None], True), ([2], False)]
 
 
 def test_a_foreach_batch_function_that_fails_leaves_no_context_behind() -> None:

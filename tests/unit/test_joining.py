@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.checkpoint.storage.contract import Storage
 from engine.exchange.hashing import hash_rows
 from engine.exchange.key_groups import groups_of
 from engine.exchange.partitioning import groups_of_rows
@@ -20,14 +21,17 @@ from engine.expressions.registry import Context
 from engine.expressions.tree import Expr
 from engine.pipeline.pipeline import IDLE
 from engine.pipeline.stateful import JoinSide, JoinStreams
-from engine.state import joined_rows
+from engine.snapshots.handles import SnapshotHandle
+from engine.state import joined_rows, pieces, snapshots
 from engine.state.contract import EventClock
 from engine.state.event_times import NEVER
 from engine.state.joined_rows import JoinedRows
+from engine.state.restoring import restore
 from engine.task import pairs
 from engine.task.join_conditions import split
 from engine.task.joining import JoinStage
 from tests.gathered import changes_of
+from tests.unit.shelves import writer
 
 GROUPS = 8
 BIGINT = pa.int64()
@@ -411,3 +415,49 @@ def test_a_run_goes_whole_whatever_has_left_it_before() -> None:
     assert list(waiting.expire(9)) == []  # all have had a match
     assert waiting.runs == []
     assert list(waiting.find(hash_rows([keys], 4))) == []
+
+
+def test_a_number_that_a_restart_gives_again_meets_no_row_of_another_key_group(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "WHOLE_ROWS_MIN", 100)
+    monkeypatch.setattr(snapshots, "FILES_MAX", 7)
+    monkeypatch.setattr(snapshots, "CHANGES_SHARE_MAX", 100.0)
+    keys = {int(groups_of_rows([pa.array([k])], 1, GROUPS)[0]): k for k in map(str, range(200))}
+    low, high = keys[0], keys[GROUPS - 1]
+    step, watermark_ms = Case("inner").step(), 0
+
+    def started(generation: int) -> tuple[JoinStage, Any]:
+        stage, chain = JoinStage(step, EventClock(watermark_ms), Context(), GROUPS), None
+        if handles:
+            chain = restore(
+                storage,
+                handles[-1:],
+                range(GROUPS),
+                [stage],
+                query_id="query",
+                watermark_ms=watermark_ms,
+            )
+        return stage, writer(storage, range(GROUPS), chain, generation=generation)
+
+    def run(stage: JoinStage, to: Any, *rows: Row) -> None:
+        clock = stage._clock
+        clock.watermark_ms = clock.next_watermark_ms = watermark_ms
+        assert list(stage(iter([batch_of(0, list(rows), len(handles))]))) == []
+        handles.append(to.prepare(len(handles), watermark_ms, [stage]).write())
+
+    handles: list[SnapshotHandle] = []
+    stage, to = started(1)
+    run(stage, to, (low, None, 1))
+    run(stage, to, (high, 1_000, 1))
+    watermark_ms = 6_000  # closes the last row
+    stage, to = started(2)
+    run(stage, to, (low, 7_000, 1))
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 12_000)
+    for at in range(8_000, 12_000, 1_000):
+        run(stage, to, (low, at, 1))
+    assert len(storage.files_below("state")) > 8, "changes were put together, by key groups"
+    run(stage, to, (low, 12_000, 1))
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 1 << 20)
+    again, _ = started(3)
+    assert again.row_count == stage.row_count == 7

@@ -18,7 +18,7 @@ from engine.errors import ConfigError
 from engine.sinks.console import ConsoleDataSource
 from engine.sinks.contract import WriterContext
 from engine.sinks.memory import MemoryDataSource
-from engine.sinks.shipped import unpack
+from engine.sinks.shipped import RowShipper, ShippedRows, unpack
 from tests.model import silent_binding
 
 SCHEMA = StructType().add("id", "long")
@@ -74,3 +74,34 @@ def test_rows_leave_the_checkpoint_soon(tmp_path: Path, ships_rows: bool) -> Non
         epochs.commit(epoch, [[epoch]], [None])
     assert checkpoint.offsets.ids() == list(range(6))
     assert checkpoint.prepared.ids() == ([4, 5] if ships_rows else list(range(6)))
+
+
+def shipped(**columns: pa.Array) -> ShippedRows:
+    return RowShipper("any", 1 << 20).write(0, iter([pa.RecordBatch.from_pydict(columns)]))
+
+
+def test_rows_of_an_earlier_start_get_the_columns_of_this_one() -> None:
+    was = shipped(id=pa.array([1, 2]), gone=pa.array(["x", "y"]), n=pa.array([3, None], pa.int32()))
+    now = pa.schema([("n", pa.int64()), ("new", pa.string()), ("id", pa.string())])
+    (table,) = unpack([was], now)
+    assert table.schema == now
+    assert table.to_pydict() == {"n": [3, None], "new": [None, None], "id": ["1", "2"]}
+    with pytest.raises(ConfigError, match="no column new, which the sink cannot do without"):
+        unpack([was], now, ["id", "new"])
+
+
+def test_columns_of_one_name_are_told_by_their_place() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], ["id", "id"])
+    was = RowShipper("any", 1 << 20).write(0, iter([batch]))
+    (table,) = unpack([was], batch.schema)
+    assert table == pa.table(batch)
+    with pytest.raises(ConfigError, match="have the columns id, id, and the query has id"):
+        unpack([was], pa.schema([("id", pa.int64())]))
+
+
+@pytest.mark.parametrize("dtype", [pa.int32(), pa.list_(pa.int64())])
+def test_rows_of_an_earlier_start_that_cannot_be_had_now_are_refused(dtype: pa.DataType) -> None:
+    now = pa.schema([("id", dtype)])
+    with pytest.raises(ConfigError, match="whose rows have id as BIGINT, and the query") as refused:
+        unpack([shipped(id=pa.array([1 << 40]))], now)
+    assert "once more as it was" in str(refused.value.hint)

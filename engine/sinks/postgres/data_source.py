@@ -128,15 +128,18 @@ class PostgresWriter(TableWriter[PostgresEpochs, TableFacts], DataSourceStreamAr
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Skips an epoch that is in the table already.
 
+        :raises ConfigError: an earlier start has prepared it, with rows that do not fit.
         :raises SinkError: the epoch was refused, or the table cannot be written.
         :raises StaleRunError: a later run has written to the table.
         """
         staged = own_messages(messages, StagedRows)
         if not staged:
             return
-        statements = self._statements().take([each.stage for each in staged], batchId)
+        statements = self._statements()
         self._epochs.commit(
-            self._bound, batchId, lambda: self._epochs.take(staged, batchId, statements)
+            self._bound,
+            batchId,
+            lambda: self._epochs.take(self._bound, staged, batchId, statements),
         )
 
     def _lacks(self, table: TableFacts) -> list[str]:

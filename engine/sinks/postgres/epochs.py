@@ -6,12 +6,12 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Identifier
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.clients.postgres import ERRORS, is_passing, make_durable
@@ -19,7 +19,7 @@ from engine.errors import ConfigError, PreparedEpochLostError
 from engine.sinks.databases.epochs import EPOCHS, Epochs, Noted
 from engine.sinks.databases.rewind import TableRewind
 from engine.sinks.postgres.options import SinkOptions, sink_options
-from engine.sinks.postgres.statements import generation_of, query_part
+from engine.sinks.postgres.statements import Statements, generation_of, query_part
 from engine.sinks.postgres.tables import OWNER, look_up
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ _THERE: Final = """
 SELECT n.nspname, c.relname
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass(%(t)s)
+"""
+_TYPES: Final = """
+SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
 
 
@@ -189,15 +195,24 @@ class PostgresEpochs(Epochs):
     # -- stages ------------------------------------------------------------------------------------
 
     def take(
-        self, staged: Sequence[StagedRows], epoch: int, statements: Iterable[Composed]
+        self, context: SinkContext, staged: Sequence[StagedRows], epoch: int, statements: Statements
     ) -> None:
         """Inside of :meth:`changing`: make the rows of these stages the table's.
 
         :raises PreparedEpochLostError: the server does not have them any more.
+        :raises ConfigError: an earlier start has made them, and the table cannot have them now.
         """
         self._check_stages(staged, epoch)
-        for statement in statements:
+        stages = [each.stage for each in staged]
+        is_earlier = generation_of(stages[0]) < context.generation
+        types = self._types_of(stages[0]) if is_earlier else None
+        for statement in statements.take(stages, epoch, types):
             self.connected().execute(statement)
+
+    def _types_of(self, stage: str) -> dict[str, str]:
+        """The columns of a stage; those of an epoch have the same."""
+        found = self.connected().execute(_TYPES, [self.schema, stage]).fetchall()
+        return dict(found)
 
     def drop_stages(self, context: SinkContext) -> None:
         """Those of earlier runs. What a suspended task still holds is left to the next start."""

@@ -13,14 +13,15 @@ which the table would refuse fails its task before the epoch is prepared.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from engine.errors import ConfigError
 from engine.sinks.databases.rows import Rows
-from engine.sinks.postgres.tables import TableFacts, fits, wire_type
+from engine.sinks.postgres.tables import OWNER, TableFacts, fits, wire_type
 
 ROW: Final = "continuous_row"
 TASK: Final = "continuous_task"
@@ -104,13 +105,21 @@ class Statements:
 
     # -- commit -----------------------------------------------------------------------------------
 
-    def take(self, stages: Sequence[str], epoch: int) -> Iterator[Composed]:
-        """Make the rows of these stages, in the order of their tasks, the table's."""
+    def take(
+        self, stages: Sequence[str], epoch: int, types: Mapping[str, str] | None = None
+    ) -> Iterator[Composed]:
+        """Make the rows of these stages, in the order of their tasks, the table's.
+
+        :param types: the columns of the stages, if an earlier start has made them: what its query
+            did not have is left to the table, and what this one does not have is left out.
+        :raises ConfigError: the table cannot have the rows.
+        """
+        if types is not None:
+            self._check_earlier(types)
         if self.rows.key:
-            yield self._replace(stages)
+            yield self._replace(stages, types)
             return
-        names: list[Composable] = [Identifier(name) for name in self.rows.types]
-        values = [self._cast(name) for name in self.rows.types]
+        names, values = self._taken(types)
         if self.rows.epoch_column is not None:
             names.append(Identifier(self.rows.epoch_column))
             values.append(Literal(epoch))
@@ -119,15 +128,45 @@ class Statements:
                 self.target, _COMMA.join(names), _COMMA.join(values), self.stage(stage)
             )
 
-    def _replace(self, stages: Sequence[str]) -> Composed:
-        key = [Identifier(name) for name in self.rows.key]
-        names = [Identifier(name) for name in self.rows.types]
+    def _taken(self, types: Mapping[str, str] | None) -> tuple[list[Composable], list[Composable]]:
+        """The columns of the table that get values of a stage, and these."""
+        if types is None:
+            types = {name: self._stage_type(name) for name in self.rows.types}
+        names = [name for name in self.rows.types if name in types]
         values = [
-            SQL("{} AS {}").format(self._cast(name), Identifier(name)) for name in self.rows.types
+            self._cast(name)
+            if types[name] == self._stage_type(name)
+            else SQL("CAST({} AS {})").format(Identifier(name), SQL(self.table.columns[name].type))
+            for name in names
         ]
-        gone = "false" if self.rows.deletes is None else "{} IS TRUE"
-        is_gone = SQL(gone).format(*([] if self.rows.deletes is None else [
-            Identifier(self.rows.deletes)]))  # fmt: skip
+        return [*map(Identifier, names)], values
+
+    def _check_earlier(self, types: Mapping[str, str]) -> None:
+        filled = {n for n, column in self.table.columns.items() if not column.not_null}
+        filled |= {n for n, column in self.table.columns.items() if column.is_filled}
+        needed = [name for name in self.rows.types if name in self.rows.key or name not in filled]
+        absent = [name for name in needed if name not in types]
+        if self.rows.key and ROW not in types:
+            absent.append("that tells which row is the last one of a key")
+        if absent:
+            raise ConfigError(
+                f"{OWNER}: the epoch was prepared by an earlier start, whose rows have no column "
+                f"{', '.join(absent)}; the table {self.table.shown} does not take them.",
+                hint="Start the query once more as it was, drain it, and then change it.",
+            )
+
+    def _replace(self, stages: Sequence[str], types: Mapping[str, str] | None) -> Composed:
+        key = [Identifier(name) for name in self.rows.key]
+        names, taken = self._taken(types)
+        values = [
+            SQL("{} AS {}").format(value, name) for name, value in zip(names, taken, strict=True)
+        ]
+        deletes = self.rows.deletes
+        if types is not None and deletes not in types:
+            deletes = None
+        is_gone = SQL("false" if deletes is None else "{} IS TRUE").format(
+            *([] if deletes is None else [Identifier(deletes)])
+        )
         all_rows = SQL(" UNION ALL ").join(
             SQL("SELECT {}, {} AS continuous_gone, {}, {} AS {} FROM {}").format(
                 _COMMA.join(values), is_gone, Identifier(ROW), Literal(task), Identifier(TASK),
@@ -135,11 +174,7 @@ class Statements:
             )
             for task, stage in enumerate(stages)
         )  # fmt: skip
-        set_ = [
-            SQL("{0} = EXCLUDED.{0}").format(Identifier(name))
-            for name in self.rows.types
-            if name not in self.rows.key
-        ]
+        set_ = [SQL("{0} = EXCLUDED.{0}").format(name) for name in names if name not in key]
         doing = SQL("UPDATE SET {}").format(_COMMA.join(set_)) if set_ else SQL("NOTHING")
         return SQL(
             "WITH latest AS MATERIALIZED (SELECT DISTINCT ON ({key}) * FROM ({rows}) s "

@@ -102,10 +102,12 @@ class SqlAlchemyWriter(TableWriter[SqlAlchemyEpochs, Target], ShippingWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Skips an epoch that is in the table already.
 
+        :raises ConfigError: an earlier start has prepared it, with rows that do not fit.
         :raises SinkError: the epoch was refused, or the table cannot be written.
         :raises StaleRunError: a later run has written to the table.
         """
-        tables, target = unpack(messages, self._columns), self._found
+        target = self._found
+        tables = unpack(messages, self._columns, target.needed)
         if tables:
             self._epochs.commit(
                 self._bound,

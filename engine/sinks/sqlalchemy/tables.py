@@ -76,13 +76,23 @@ class Target:
         while any(name.startswith((self._key_prefix, self._value_prefix)) for name in names):
             self._key_prefix, self._value_prefix = f"a{self._key_prefix}", f"a{self._value_prefix}"
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns of rows that must not be null."""
+        return (*self._rows.key, *self._required)
+
+    @property
+    def _required(self) -> tuple[str, ...]:
+        columns = [self._table.c[name] for name in self._rows.types]
+        return tuple(c.name for c in columns if not c.nullable and c.name not in self._rows.key)
+
     def limits(self) -> Limits:
         """What tasks look at."""
         columns = [self._table.c[name] for name in self._rows.types]
         return Limits(
             self.place.shown,
             self._rows.key,
-            tuple(c.name for c in columns if not c.nullable and c.name not in self._rows.key),
+            self._required,
             self._rows.deletes,
             {c.name: length for c in columns if (length := getattr(c.type, "length", None))},
             takes_nan=self._dialect in ("postgresql", "duckdb"),

@@ -11,7 +11,7 @@ pytest.importorskip("psycopg", reason="needs the extra postgres")
 
 from engine.errors import ConfigError, SinkCommitRejectedError, SinkUnavailableError
 from tests.connectors.databases.queries import CHANGES, KEYED, SCHEMA, Query, changes, rows
-from tests.connectors.postgres.queries import ids, read_nothing, writer
+from tests.connectors.postgres.queries import ids, read, read_nothing, writer
 from tests.servers.postgresql import PASSWORD, PostgreSQL
 
 LIMIT_MS = 2000
@@ -89,3 +89,41 @@ def test_limits_of_the_role_for_statements_do_not_end_an_epoch(
     query = Query(writer(postgresql, f"{schema}.t", user=schema, **own), generation=1, logged=1)
     with pytest.raises(SinkUnavailableError, match="statement timeout"):
         query.task().write(2, slowly())
+
+
+WIDER = pa.schema([("price", pa.float64()), *SCHEMA])
+GROWS = {"schemaEvolution": "add-columns"}
+
+
+@pytest.mark.parametrize("keyed", [{}, {"mode": "upsert", "keyColumns": "id"}])
+def test_an_epoch_is_committed_by_a_start_with_other_columns(
+    postgresql: PostgreSQL, schema: str, keyed: dict[str, str]
+) -> None:
+    table = f"{schema}.t"
+    old = Query(writer(postgresql, table, **keyed))
+    message = old.prepare(0, rows(1, 2))
+    now = writer(postgresql, table, WIDER, **keyed, **GROWS)
+    new = Query(now, generation=1, logged=0, prepared=[(0, [message])])
+    row = {"price": 2, "id": 3, "name": "c"}
+    message = new.prepare(1, pa.RecordBatch.from_pylist([row], WIDER))
+    narrow = writer(postgresql, table, pa.schema([SCHEMA.field("id")]), **keyed)
+    Query(narrow, generation=2, logged=1, prepared=[(1, [message])])
+    found = read(postgresql, f"SELECT id, name, price FROM {table} ORDER BY id")
+    assert found == [(1, "n1", None), (2, "n2", None), (3, None, None)]
+
+
+def test_an_epoch_without_what_the_table_wants_now_tells_how_to_get_rid_of_it(
+    postgresql: PostgreSQL, schema: str
+) -> None:
+    table = f"{schema}.t"
+    old = Query(writer(postgresql, table))
+    message = old.prepare(0, rows(1))
+    read_nothing(postgresql, f"ALTER TABLE {table} ADD COLUMN price float8 NOT NULL")
+    now = writer(postgresql, table, WIDER)
+    with pytest.raises(ConfigError, match="an earlier start, whose rows have no column price"):
+        Query(now, generation=1, logged=0, prepared=[(0, [message])])
+    read_nothing(postgresql, f"ALTER TABLE {table} DROP COLUMN price, ADD UNIQUE (id)")
+    keyed = writer(postgresql, table, mode="upsert", keyColumns="id")
+    with pytest.raises(ConfigError, match="tells which row is the last one of a key"):
+        Query(keyed, generation=2, logged=0, prepared=[(0, [message])])
+    assert ids(postgresql, table) == []

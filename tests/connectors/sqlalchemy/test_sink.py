@@ -391,3 +391,26 @@ def test_options_that_are_wrong_are_refused(
 def test_a_type_that_not_every_database_holds_is_refused(sqlite: Database) -> None:
     with pytest.raises(ConfigError, match="to_json"):
         sqlite.writer(pa.schema([("tags", pa.list_(pa.string()))]))
+
+
+def test_an_epoch_is_committed_by_a_start_with_other_columns(database: Database) -> None:
+    database.run(f"CREATE TABLE {database.table} (id BIGINT, name VARCHAR(9), price BIGINT)")
+    message = Query(database.writer()).prepare(0, rows(1))
+    wider = pa.schema([("price", pa.int64()), ("name", pa.string()), ("id", pa.int64())])
+    again = database.writer(wider)
+    Query(again, generation=1, logged=0, prepared=[(0, [message])])
+    with database.engine.connect() as connection:
+        found = connection.execute(sa.text(f"SELECT id, name, price FROM {database.table}"))
+        assert found.all() == [(1, "n1", None)]
+
+
+def test_an_epoch_without_what_the_table_wants_now_tells_how_to_get_rid_of_it(
+    sqlite: Database,
+) -> None:
+    message = Query(sqlite.writer()).prepare(0, rows(1))
+    sqlite.run("DROP TABLE orders")
+    sqlite.run("CREATE TABLE orders (id BIGINT, name TEXT, price BIGINT NOT NULL)")
+    wider = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.int64())])
+    with pytest.raises(ConfigError, match="no column price") as refused:
+        Query(sqlite.writer(wider), generation=1, logged=0, prepared=[(0, [message])])
+    assert "once more as it was" in str(refused.value.hint)
