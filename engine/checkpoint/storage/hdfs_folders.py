@@ -14,7 +14,7 @@ from engine.checkpoint.storage.webhdfs import RemoteError, WebHdfs
 from engine.errors import CheckpointError
 
 
-class HdfsFolders(AbstractFileSystem):
+class HdfsFolders(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """What :mod:`engine.checkpoint.find` asks for. Paths begin with a slash.
 
     :param client: of its NameNodes.
