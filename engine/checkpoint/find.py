@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.base.locations import split_url
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.rewind import ASIDE
 from engine.checkpoint.storage.fsspec_storage import open_file_system
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, ContinuousError
 
 DEPTH_MAX = 4
 """How many folders below another one a checkpoint may lie."""
@@ -32,10 +33,10 @@ def find_checkpoints(pattern: str, storage_options: Mapping[str, Any] | None = N
 
     :param pattern: a path or URL in which ``*`` stands for any part of one name, and ``**`` for any
         folders; see fsspec's ``glob``.
-    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
-    :raises CheckpointError: the storage cannot be listed.
+    :raises ConfigError: the scheme is not known, or the package for it is missing.
+    :raises CheckpointError: the storage cannot be opened, or listed.
     """
-    fs, path = open_file_system(pattern, storage_options)
+    fs, path = _open(pattern, storage_options)
     try:
         fs.invalidate_cache()
         found = fs.glob(path, detail=True)
@@ -66,8 +67,8 @@ def checkpoints_below(top: str, storage_options: Mapping[str, Any] | None = None
     first :data:`FOLDERS_MAX` folders. Told by the names in a folder alone, one listing each.
 
     :returns: relative to ``top``, which is ``""`` itself; in no order.
-    :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
-    :raises CheckpointError: the storage cannot be listed.
+    :raises ConfigError: the scheme is not known, or the package for it is missing.
+    :raises CheckpointError: the storage cannot be opened, or listed.
     """
     folder = Folder.open(top, storage_options)
     waiting, looked_into = deque([folder]), 0
@@ -100,9 +101,10 @@ class Folder:
     def open(cls, top: str, storage_options: Mapping[str, Any] | None = None) -> Folder:
         """The folder where a search begins.
 
-        :raises ConfigError: fsspec does not know the scheme, or lacks the package for it.
+        :raises ConfigError: the scheme is not known, or the package for it is missing.
+        :raises CheckpointError: the storage cannot be opened.
         """
-        fs, path = open_file_system(top, storage_options)
+        fs, path = _open(top, storage_options)
         return cls(fs, path, top, "", 0, storage_options)
 
     @property
@@ -160,7 +162,23 @@ def _holds_logs(name: str, beside: Collection[str]) -> bool:
     return name.endswith(LOGS_SUFFIX) and name.removesuffix(LOGS_SUFFIX) in beside
 
 
-def _cannot_list(location: str, exc: Exception) -> CheckpointError:
+def _open(location: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """A file system as fsspec has them, and the path in it."""
+    try:
+        if split_url(location, "The checkpoint location").scheme in ("hdfs", "webhdfs"):
+            from engine.checkpoint.storage.hdfs_folders import open_folders
+
+            return open_folders(location, storage_options)
+        return open_file_system(location, storage_options)
+    except ContinuousError:
+        raise
+    except Exception as exc:  # of whichever package
+        raise _cannot_list(location, exc) from exc
+
+
+def _cannot_list(location: str, exc: Exception) -> ContinuousError:
+    if isinstance(exc, ContinuousError):
+        return exc
     return CheckpointError(
         f"Cannot list {location}: {type(exc).__name__}: {exc}.",
         hint="Check the storage, its credentials and the network.",

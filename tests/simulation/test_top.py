@@ -23,6 +23,7 @@ from textual.widgets import DataTable, Sparkline, Static
 
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.commands.command_line import main
@@ -339,14 +340,36 @@ def test_who_does_not_answer_keeps_no_other_waiting(
     let_go.set()
 
 
-def test_a_place_that_cannot_be_listed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [CheckpointError("Cannot list it."), KeyError("of a client")])
+def test_a_place_that_cannot_be_listed_is_a_row(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
+) -> None:
+    Checkpoint(str(tmp_path / "q")).create_or_read_query_id("q")
+    (tmp_path / "q" / "offsets").mkdir(exist_ok=True)
+
     def fail(top: str) -> Iterator[str]:
-        raise CheckpointError("Cannot list it.")
+        if top.startswith("s3:"):
+            raise error
+        return checkpoints_below(top)
 
     monkeypatch.setattr(looks, "checkpoints_below", fail)
-    (found,) = Looks(["s3://bucket"]).refresh(WAIT_S)
+    (found, other) = Looks(["s3://bucket", str(tmp_path)]).refresh(WAIT_S)
     assert found.location == "s3://bucket"
     assert found.state == "UNREADABLE"
+    assert str(error) in str(found.error)
+    assert other.name == "q"
+
+
+def test_a_query_whose_storage_fails_in_its_own_way_is_unreadable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(location: str) -> Checkpoint:
+        raise KeyError("of a client")
+
+    Checkpoint(str(tmp_path / "q")).create_or_read_query_id("q")
+    monkeypatch.setattr(looks, "Checkpoint", fail)
+    seen = looks.look(str(tmp_path / "q"))
+    assert (seen.state, seen.error) == ("UNREADABLE", "KeyError: 'of a client'")
 
 
 def test_without_a_terminal_it_says_what_to_use(

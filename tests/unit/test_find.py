@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from engine.checkpoint import find
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
+from engine.checkpoint.find import Folder, checkpoints_below, find_checkpoints, is_pattern
 from engine.errors import CheckpointError, ConfigError
+from tests.unit.web_hdfs import WebHdfsServer, web_hdfs
 
 
 @pytest.mark.parametrize("scheme", ["path", "file", "memory"])
@@ -80,3 +83,71 @@ def test_where_a_search_begins_must_be_listed(
         list(checkpoints_below(str(tmp_path)))
     forbidden = f"{tmp_path}/team"
     assert list(checkpoints_below(str(tmp_path))) == []
+
+
+@pytest.fixture
+def server() -> Iterator[WebHdfsServer]:
+    with web_hdfs() as server:
+        yield server
+
+
+@pytest.mark.parametrize("scheme", ["webhdfs", "hdfs", "default"])
+def test_hdfs_is_searched_as_it_is_read(
+    server: WebHdfsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    settings = {"fs.defaultFS": "hdfs://lake", "dfs.ha.namenodes.lake": "nn1",
+                "dfs.namenode.http-address.lake.nn1": server.address}  # fmt: skip
+    properties = "".join(
+        f"<property><name>{key}</name><value>{value}</value></property>"
+        for key, value in settings.items()
+    )
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    roots = {"webhdfs": f"webhdfs://{server.address}", "hdfs": "hdfs://lake", "default": "hdfs://"}
+    root = f"{roots[scheme]}/check points"
+    for name in ("b", "a", "team/c"):
+        Checkpoint(f"{root}/{name}").create_or_read_query_id(name)
+        Checkpoint(f"{root}/{name}").storage.create("offsets/0", b"v1\n\n3")
+    Checkpoint(f"{root}/other").storage.create("README", b"no checkpoint")
+    options = {"user": "ann"}
+
+    found = find_checkpoints(f"{root}/*", options)
+
+    named = "hdfs://lake/check points" if scheme == "default" else root
+    assert found == [f"{named}/a", f"{named}/b"]
+    assert find_checkpoints(f"{root}/*/c") == [f"{named}/team/c"]
+    assert find_checkpoints(f"{root}/**") == [f"{named}/{name}" for name in ("a", "b", "team/c")]
+    assert find_checkpoints(f"{root}/nothing*") == []
+    assert sorted(checkpoints_below(root)) == ["a", "b", "team/c"]
+    top = Folder.open(root, options)
+    assert top.exists()
+    assert not Folder.open(f"{root}/missing").exists()
+    assert "ann" in server.users
+
+
+def test_hdfs_that_does_not_answer_is_told_and_not_taken_for_empty(server: WebHdfsServer) -> None:
+    root = f"webhdfs://{server.address}/a"
+    Checkpoint(f"{root}/team/b").create_or_read_query_id("b")
+    server.forbids = "/a/team"
+    assert list(checkpoints_below(root)) == []
+    assert find_checkpoints(f"{root}/**") == []
+    server.forbids = ""
+    server.refuses = "StandbyException"
+    for look in (
+        lambda: find_checkpoints(f"{root}/*/b"),
+        lambda: list(checkpoints_below(root)),
+        lambda: Folder.open(root).exists(),
+    ):
+        with pytest.raises(CheckpointError, match=r"Cannot (list|read) webhdfs://.*/a"):
+            look()
+    with pytest.raises(ConfigError, match="names no NameNode"):
+        find_checkpoints("webhdfs:///a/*")
+
+
+def test_whatever_stands_in_the_way_of_opening_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> Any:
+        raise OSError("Unable to load libjvm")
+
+    monkeypatch.setattr(find, "open_file_system", fail)
+    with pytest.raises(CheckpointError, match=r"s3://bucket/\*: OSError: Unable to load"):
+        find_checkpoints("s3://bucket/*")

@@ -17,6 +17,7 @@ class WebHdfsServer(ThreadingHTTPServer):
 
     :ivar files: by their paths.
     :ivar refuses: an exception of Hadoop's, which each call gets; None: none.
+    :ivar forbids: a path whose calls are refused.
     :ivar replaces: whether RENAME knows its options, as HttpFS does not.
     :ivar says: what each call is answered with instead, and its type of content; None: nothing.
     :ivar users: of all calls.
@@ -29,6 +30,7 @@ class WebHdfsServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.lock = threading.Lock()
         self.refuses: str | None = None
+        self.forbids = ""
         self.replaces = True
         self.says: tuple[bytes, str] | None = None
         self.users: set[str] = set()
@@ -63,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.users.add(given["user.name"])
         if self.server.refuses is not None:
             self._refuse(403, self.server.refuses, "no")
+        elif path == self.server.forbids:
+            self._refuse(403, "AccessControlException", "Permission denied")
         elif self.server.says is not None:
             self._tell(*self.server.says)
         elif op in self._BY_DATA_NODE and "at" not in given:

@@ -18,11 +18,11 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from engine.checkpoint.storage.contract import FileInfo, Storage
-from engine.checkpoint.storage.hadoop_conf import find_place, hadoop_conf
+from engine.checkpoint.storage.hadoop_conf import Place, find_place, hadoop_conf
 from engine.checkpoint.storage.webhdfs import RemoteError, WebHdfs
 from engine.errors import CheckpointError, ConfigError
 
@@ -49,18 +49,8 @@ class HdfsStorage(Storage):
     """
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        options = dict(storage_options or {})
-        for key in options:
-            if key not in _OPTIONS:
-                raise ConfigError(
-                    f"{url} has no storage option {key!r}.", hint="It has user and timeout."
-                )
-        place = find_place(url, hadoop_conf())
-        user = options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        place, self._client = open_client(url, storage_options)
         self.url, self._root, self._addresses = place.url, place.path.rstrip("/"), place.addresses
-        self._client = WebHdfs(
-            place.addresses, str(user), _seconds(options.get("timeout", TIMEOUT_S))
-        )
 
     def read(self, name: str) -> bytes:
         with self._errors("read", name):
@@ -147,18 +137,40 @@ class HdfsStorage(Storage):
     def _full(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root or "/"
 
-    @contextmanager
-    def _errors(self, verb: str, name: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except (RemoteError, OSError) as error:
-            kind = error.kind if isinstance(error, RemoteError) else ""
-            raise CheckpointError(
-                f"Cannot {verb} {self.path(name)}: {error}.",
-                hint=_HINTS.get(kind, f"Does {', '.join(self._addresses)} answer, and WebHDFS?"),
-            ) from error
+    def _errors(self, verb: str, name: str) -> AbstractContextManager[None]:
+        return errors(f"{verb} {self.path(name)}", self._addresses)
+
+
+def open_client(url: str, storage_options: Mapping[str, Any] | None) -> tuple[Place, WebHdfs]:
+    """Where a URL is, and a client of its NameNodes; as :class:`HdfsStorage`."""
+    options = dict(storage_options or {})
+    for key in options:
+        if key not in _OPTIONS:
+            raise ConfigError(
+                f"{url} has no storage option {key!r}.", hint="It has user and timeout."
+            )
+    place = find_place(url, hadoop_conf())
+    user = options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    timeout_s = _seconds(options.get("timeout", TIMEOUT_S))
+    return place, WebHdfs(place.addresses, str(user), timeout_s)
+
+
+@contextmanager
+def errors(what: str, addresses: Sequence[str]) -> Iterator[None]:
+    """What goes wrong with HDFS, but for a missing file, as an error of the checkpoint.
+
+    :param what: is tried: ``read hdfs://...``.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (RemoteError, OSError) as error:
+        kind = error.kind if isinstance(error, RemoteError) else ""
+        raise CheckpointError(
+            f"Cannot {what}: {error}.",
+            hint=_HINTS.get(kind, f"Does {', '.join(addresses)} answer, and WebHDFS?"),
+        ) from error
 
 
 def _seconds(given: Any) -> float:

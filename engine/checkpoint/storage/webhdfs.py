@@ -41,6 +41,11 @@ class WebHdfs:
     def __init__(self, addresses: Sequence[str], user: str, timeout_s: float) -> None:
         self._addresses, self._user, self._timeout_s = list(addresses), user, timeout_s
 
+    @property
+    def addresses(self) -> Sequence[str]:
+        """Those of the NameNodes, who is active first."""
+        return self._addresses
+
     def open(self, path: str) -> bytes:
         """The content of a file.
 

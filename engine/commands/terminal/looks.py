@@ -15,6 +15,7 @@ from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ContinuousError
+from engine.redaction.logs import redact
 
 AT_ONCE: Final = 16
 """So many checkpoints are looked at at the same time."""
@@ -77,8 +78,8 @@ def look(location: str) -> QueryLook:
     name = location.rstrip("/").rpartition("/")[2] or location
     try:
         seen = Checkpoint(location).look()
-    except (ContinuousError, OSError) as exc:
-        return QueryLook(location, name, error=str(exc))
+    except Exception as exc:  # of whichever storage
+        return QueryLook(location, name, error=_why(exc))
     status, told = seen.status, seen.summary
     is_running = status.state.is_active
     return QueryLook(
@@ -107,6 +108,7 @@ class Looks:
         self._found_s: float | None = None
         self._finding: Future[list[QueryLook]] | None = None
         self._known: dict[str, QueryLook] = {}
+        self._unlisted: dict[str, QueryLook] = {}
         self._under_way: dict[str, tuple[float, Future[QueryLook]]] = {}
 
     def refresh(self, wait_s: float) -> list[QueryLook]:
@@ -121,7 +123,7 @@ class Looks:
             if future.done():
                 del self._under_way[location]
                 if location in self._known:
-                    self._known[location] = future.result()
+                    self._known[location] = self._of_place(location, future.result())
             elif location in self._known:
                 silent_s = self._clock.monotonic_s() - since_s
                 if silent_s >= STALE_S:
@@ -138,7 +140,14 @@ class Looks:
         if self._finding is None or not wait([self._finding], wait_s).done:
             return
         found, self._finding = self._finding.result(), None
+        self._unlisted = {each.location: each for each in found if each.error is not None}
         self._known = {each.location: self._known.get(each.location, each) for each in found}
+
+    def _of_place(self, location: str, seen: QueryLook) -> QueryLook:
+        """A look; where there is no query, why the place cannot be listed."""
+        if seen.status is None or seen.status.id is None:
+            return self._unlisted.get(location, seen)
+        return seen
 
 
 def _found(places: Sequence[str]) -> list[QueryLook]:
@@ -154,10 +163,17 @@ def _found(places: Sequence[str]) -> list[QueryLook]:
                 locations = [
                     f"{top}/{below}" if below else top for below in sorted(checkpoints_below(place))
                 ]
-        except ContinuousError as exc:
-            found[place] = QueryLook(place, place, error=str(exc))
+        except Exception as exc:  # of whichever storage
+            found[place] = QueryLook(place, place, error=_why(exc))
             continue
         for each in locations:
             name = each.rstrip("/").rpartition("/")[2]
             found.setdefault(each, QueryLook(each, name))
     return list(found.values())
+
+
+def _why(exc: Exception) -> str:
+    told = (
+        str(exc) if isinstance(exc, (ContinuousError, OSError)) else f"{type(exc).__name__}: {exc}"
+    )
+    return redact(told)
