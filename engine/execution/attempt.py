@@ -38,16 +38,17 @@ from engine.execution.admission import admit
 from engine.execution.asked_reducers import asked_reducers, heeds
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndEvent
+from engine.execution.handing_out import handings_out
 from engine.execution.kept_partitions import with_partitions
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.execution.query_start import QueryStart
 from engine.execution.run import ContinuousRun
-from engine.execution.shares import Share, Spread, shares
+from engine.execution.shares import Share, Spread, shares, tasks_among
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.execution.task_specs import Beginning, task_specs
 from engine.sinks.contract import WriterContext
-from engine.sources.contract import HandingOut, Offset
+from engine.sources.contract import Offset
 
 logger = logging.getLogger(__name__)
 _BACKGROUND_S = 5.0
@@ -114,9 +115,9 @@ class Attempt:
         if self._runner.metadata is None and in_batches:
             self._runner.metadata = batch_metadata(self._clock.now_ms())
         self._find_partitions()
-        self._share()
+        self._share(plan.done)
         if not self._start.launcher.supply.grows:  # then it is a matter of how Spark was started
-            self._await_slots()
+            self._await_slots(plan.done)
         self._plan = plan
         self._start.listener.on_recovered(plan.first_epoch - 1)
 
@@ -241,14 +242,18 @@ class Attempt:
                 hint="Its partitions(start) must return at least one.",
             )
 
-    def _share(self) -> None:
-        """Which task reads which partitions."""
+    def _share(self, done: frozenset[str] = frozenset()) -> None:
+        """Which task reads which partitions.
+
+        :param done: of an epoch that is run again; tasks of these names are there.
+        """
         found, slots = self._found, self._start.launcher.slots()
         counts = [len(each) for each in found]
         split = self._start.sharing.split(
             counts,
             None if slots is None else slots.total,
             self._definition.reducers(sum(counts), self._groups, asked_reducers(self._definition)),
+            tasks_among(done, len(found), self._groups),
         )
         self._shares = shares(found, split, self._groups)
         readers = sum(each.stage < len(found) for each in self._shares)
@@ -277,9 +282,10 @@ class Attempt:
             for index, stream in enumerate(self._definition.streams)
         )
 
-    def _await_slots(self) -> None:
+    def _await_slots(self, done: frozenset[str]) -> None:
         """Returns early if the end is asked for.
 
+        :param done: see :meth:`_share`.
         :raises NotEnoughSlotsError: they do not come, and the query cannot do with those there are.
         """
         launcher, ending = self._start.launcher, self._start.ending
@@ -297,7 +303,7 @@ class Attempt:
         except NotEnoughSlotsError as exc:
             if not self._start.sharing.squeeze(exc.free):
                 raise
-            self._share()
+            self._share(done)
             logger.warning(
                 "%s %d partitions share %d tasks until there are more slots",
                 exc.message,
@@ -305,7 +311,7 @@ class Attempt:
                 self.spread.readers,
             )
             self._start.listener.on_waiting(None)
-            self._await_slots()  # they may be taken by now
+            self._await_slots(done)  # they may be taken by now
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -316,7 +322,7 @@ class Attempt:
             if self._plan is None:
                 self.recover()
             assert self._plan is not None
-            self._await_slots()
+            self._await_slots(self._plan.done)
             error, next_epoch = None, self._plan.first_epoch
             if self._plan.replay is not None and not self._start.ending.is_asked:
                 error, next_epoch = self._replay(next_epoch), next_epoch + 1
@@ -369,7 +375,7 @@ class Attempt:
             with _blaming(SinkUnavailableError, "The sink cannot shut out earlier tasks"):
                 fence_tasks()
         with _blaming(SourceError, "The source cannot tell what there is to read"):
-            finding = self._finding(beginning.until)
+            finding = handings_out(self._definition.streams, self.starts, beginning.until)
         assert self.lease is not None
         identity = WriterContext(
             query_id=self._start.query_id,
@@ -396,17 +402,6 @@ class Attempt:
             run.is_reconfiguring and error is None and not self._start.ending.is_asked
         )
         return error
-
-    def _finding(self, until: tuple[Offset, ...] | None) -> dict[int, HandingOut]:
-        """What sources find for their partitions, by stream."""
-        streams = self._definition.streams
-        found = (
-            stream.reader.handingOut(start, end)
-            for stream, start, end in zip(
-                streams, self.starts, until or [None] * len(streams), strict=True
-            )
-        )
-        return {index: finds for index, finds in enumerate(found) if finds is not None}
 
     @property
     def is_refresh_due(self) -> bool:

@@ -7,11 +7,12 @@ neither epochs nor their end waiting.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from engine.errors import ContinuousError, SourceError
-from engine.sources.contract import HandingOut
+from engine.execution.definition import StreamBinding
+from engine.sources.contract import HandingOut, Offset
 
 WAIT_S: Final = 0.2
 """The end of a run is noticed so soon."""
@@ -59,6 +60,21 @@ class SourceHandingOut:
         except Exception as exc:
             if not self._stopped.is_set():
                 self._on_error(_as_source_error(exc))
+
+
+def handings_out(
+    streams: Sequence[StreamBinding], starts: Sequence[Offset], until: Sequence[Offset] | None
+) -> dict[int, HandingOut]:
+    """What sources find for their partitions, by stream.
+
+    :param starts: where each stream goes on, or begins.
+    :param until: where each ends; None: that is open.
+    """
+    found = (
+        stream.reader.handingOut(start, end)
+        for stream, start, end in zip(streams, starts, until or [None] * len(streams), strict=True)
+    )
+    return {index: finds for index, finds in enumerate(found) if finds is not None}
 
 
 def _as_source_error(error: Exception) -> ContinuousError:

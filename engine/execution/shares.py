@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.exchange.key_groups import KEY_GROUPS, groups_of
+
+_OF_STAGE: Final = re.compile(r"(\d+)/groups (\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,31 @@ def shares(
             made.append(Share(stage, place, first, partitions, part, names))
         else:
             owned = groups_of(place, places[stage], groups)
-            name = f"{stage}/groups {owned.start}-{owned.stop - 1}"
+            name = f"{stage}/groups {owned.start}-{owned.stop - 1}"  # see _OF_STAGE
             made.append(Share(stage, place, 0, (), owned, (name,)))
     return made
+
+
+def tasks_among(names: Iterable[str], streams: int, groups: int) -> dict[int, int]:
+    """Of each stage, over how many tasks it has to be spread for tasks of these names to be among
+    them: as few as can be. A stage of which there is no such number, or no name, is left out.
+
+    :param names: of partitions as well.
+    :param groups: how many key groups the query has.
+    """
+    owned: dict[int, set[range]] = {}
+    for match in filter(None, map(_OF_STAGE.fullmatch, names)):
+        stage, first, last = map(int, match.groups())
+        if stage >= streams:
+            owned.setdefault(stage, set()).add(range(first, last + 1))
+    found: dict[int, int] = {}
+    for stage, parts in owned.items():
+        for tasks in range(1, groups + 1):
+            # The only place at which a task can be that begins there.
+            if all(groups_of(-(-p.start * tasks // groups), tasks, groups) == p for p in parts):
+                found[stage] = tasks
+                break
+    return found
 
 
 def names_of(stream: int, partitions: Sequence[Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from engine.execution.slots import Demand, Slots
@@ -36,11 +36,16 @@ class TaskSharing:
         self._partitions: Sequence[int] = ()
         """Of each stream, and behind them the tasks wanted of each stage."""
         self._streams = 0
+        self._fixed: Mapping[int, int] = {}
         self._split: Counter[int] = Counter()
         """How many tasks each of them has."""
 
     def split(
-        self, partitions: Sequence[int], slots: int | None, stages: Sequence[int] = ()
+        self,
+        partitions: Sequence[int],
+        slots: int | None,
+        stages: Sequence[int] = (),
+        fixed: Mapping[int, int] | None = None,
     ) -> list[tuple[int, range]]:
         """The tasks, each with its stream and the positions of its partitions in that stream; then
         those of the stages behind exchanges, whose numbers follow. What a task of a stage gets is
@@ -49,16 +54,17 @@ class TaskSharing:
         :param partitions: how many partitions each stream has, at least one.
         :param slots: how many tasks can run at once; None where nothing limits them.
         :param stages: how many tasks each stage is to have where there are slots enough.
+        :param fixed: how many some of the stages have, by their numbers, whatever slots there are.
         """
         self._partitions = [*partitions, *stages]
-        self._streams = len(partitions)
+        self._streams, self._fixed = len(partitions), fixed or {}
         if self._limit is None and slots is not None:
             self._take(slots)
         per_task = self._per_task_within(self._limit)
         tasks = [
             (stream, part)
             for stream, count in enumerate(self._partitions)
-            for part in _even(count, self._parts(stream, per_task))
+            for part in _even(self._fixed.get(stream, count), self._parts(stream, per_task))
         ]
         self._split = Counter(pipeline for pipeline, _ in tasks)
         return tasks
@@ -111,6 +117,8 @@ class TaskSharing:
     def _parts(self, stream: int, per_task: int) -> int:
         """How many tasks a stream, or a stage, has. What the user asked for is of partitions."""
         count = self._partitions[stream]
+        if stream in self._fixed:
+            return self._fixed[stream]
         if self._per_task and stream >= self._streams:
             return count
         return -(-count // per_task)

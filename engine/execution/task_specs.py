@@ -64,16 +64,16 @@ def task_specs(
 
     :param identity: of the run; the number of the task, and of those that write, is filled in.
     :param groups: how many key groups the query has.
-    :raises ConfigError: the sink has rows of tasks that there would be no more.
+    :raises ConfigError: the sink has rows of partitions, or of key groups, that are not there.
     """
     pipelines, options = definition.pipelines, definition.options
     unknown = beginning.done.difference(name for share in shares for name in share.names)
     if unknown:
         raise ConfigError(
             f"The sink has some rows of epoch {beginning.epoch} already, of {', '.join(unknown)}, "
-            "and this start would split them in another way.",
-            hint="Start the query once more with as many task slots, or the same option reducers, "
-            "as before; then change it.",
+            "and this start has no such partitions, or key groups.",
+            hint="Start the query once more with the partitions, and the option keyGroups, that it "
+            "had, and drain it; then change it.",
             epoch=beginning.epoch,
         )
     senders = Counter(share.stage for share in shares)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.execution.shares import shares, tasks_among
 from engine.execution.sharing import TaskSharing
 from engine.execution.slots import Demand, Slots
 
@@ -152,3 +154,31 @@ def test_stages_are_named_with_the_slots_that_they_need() -> None:
     alone = TaskSharing(1)
     alone.split([2], slots=4)
     assert str(alone.demand) == "has 2 tasks and needs as many free task slots"
+
+
+def test_stages_that_are_fixed_leave_the_rest_to_the_streams() -> None:
+    sharing = TaskSharing(0)
+    parts = sharing.split([4], 5, [4, 4], {2: 3})
+    assert Counter(pipeline for pipeline, _ in parts) == {0: 1, 1: 1, 2: 3}
+    assert not sharing.squeeze(4)
+    assert sharing.squeeze(8)
+    assert Counter(n for n, _ in sharing.split([4], 5, [4, 4], {2: 3})) == {0: 2, 1: 2, 2: 3}
+    assert Counter(n for n, _ in TaskSharing(2).split([4], 1, [2], {1: 7})) == {0: 2, 1: 7}
+    assert len(sharing.split([4], 5, [4])) == 8
+
+
+@given(st.integers(1, 300), st.data())
+def test_how_many_tasks_there_were_is_told_by_the_names_of_some(
+    groups: int, data: st.DataObject
+) -> None:
+    tasks = data.draw(st.integers(1, groups))
+    split = [(0, range(1)), *((1, range(0)) for _ in range(tasks))]
+    names = [each.names[0] for each in shares([(None,)], split, groups)][1:]
+    done = data.draw(st.sets(st.sampled_from(names), min_size=1))
+    found = tasks_among({"0/groups 0-7", *done}, 1, groups)
+    assert 1 <= found[1] <= tasks
+    split = [(0, range(1)), *((1, range(0)) for _ in range(found[1]))]
+    again = {each.names[0] for each in shares([(None,)], split, groups)}
+    assert done <= again
+    assert tasks_among(names, 1, groups) == {1: tasks}
+    assert tasks_among([f"1/groups 0-{groups}"], 1, groups) == {}

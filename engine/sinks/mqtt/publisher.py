@@ -57,6 +57,9 @@ class Publisher:
         """When the broker has last taken one, or the first of these was sent."""
         self._hung_up: str | None = None
         """Why the last connection has ended over which the broker has taken nothing."""
+        self._was_at_work = False
+        """Whether anything was under way when the connection was lost; told by the client's
+        thread."""
         self._heard = threading.Event()
         self._answers: deque[tuple[int, int]] = deque()
         """Packet ids and reason codes, from the client's thread."""
@@ -135,8 +138,9 @@ class Publisher:
 
     def _take_answers(self) -> None:
         while self._answers:
-            packet, code = self._answers.popleft()
+            packet, code = self._answers[0]
             publication = self._under_way.pop(packet, None)
+            self._answers.popleft()  # in this order: never are more under way than there seem to be
             if publication is None:
                 continue
             if code >= _FAILURE:
@@ -182,7 +186,7 @@ class Publisher:
 
     def _connect_once(self) -> None:
         if self._connection is not None:
-            if self._connection.lost_code in _FINAL:
+            if self._connection.lost_code in _FINAL and self._was_at_work:
                 topics = sorted({each.topic for each in self._under_way.values()})
                 raise SinkCommitRejectedError(
                     f"{OWNER}: {self._server.name} has hung up on one of the messages to "
@@ -190,10 +194,16 @@ class Publisher:
                     hint="See what the broker allows as a topic, and this user to publish.",
                 )
             self._connection.close()
+            self._connection = None
+        self._was_at_work = False
         heard, answers = self._heard, deque[tuple[int, int]]()
 
         def on_published(packet: int, code: int) -> None:
             answers.append((packet, code))
+            heard.set()
+
+        def on_lost() -> None:
+            self._was_at_work = len(self._under_way) > len(answers)
             heard.set()
 
         connection = MqttConnection(
@@ -201,7 +211,7 @@ class Publisher:
             f"{self._client}-{secrets.token_hex(4)}",
             away=SinkUnavailableError,
             on_published=on_published,
-            on_lost=heard.set,
+            on_lost=on_lost,
         )
         self._connection, self._answers = connection, answers
         self._window = min(UNDER_WAY_MAX, connection.allows("ReceiveMaximum", 65_535))

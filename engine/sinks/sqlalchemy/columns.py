@@ -28,6 +28,7 @@ from typing import Any, Final
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 from engine.errors import ConfigError
@@ -41,6 +42,16 @@ _FRACTIONS: Final = mysql.DATETIME(fsp=6)
 _BITS: Final = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
 _DIGITS_OF_SECOND: Final = 6
+_BYTES: Final = {
+    "TINYTEXT": 255, "TEXT": 65_535, "MEDIUMTEXT": 16_777_215,
+    "TINYBLOB": 255, "BLOB": 65_535, "MEDIUMBLOB": 16_777_215,
+}  # fmt: skip
+"""So many a value of MySQL has at most. SQLAlchemy tells nothing of it."""
+_FIRST_US: Final = 1_000_000
+_LAST_US: Final = ((1 << 31) - 1) * 1_000_000 + 499_999
+_LAST_OF_MARIADB_US: Final = ((1 << 32) - 1) * 1_000_000 + 499_999
+"""What TIMESTAMP holds: from 1970-01-01 00:00:01 to 2038-01-19 03:14:07 UTC, in MariaDB since 11.5
+to 2106-02-07 06:28:15. What is later than half of the last second may be rounded up."""
 _SQLITE_DIGITS: Final = 15
 """Of a decimal number, which SQLite keeps as a double."""
 _NEW: Final[dict[pa.DataType, TypeEngine[Any]]] = {
@@ -101,6 +112,21 @@ def fits(dtype: pa.DataType, held: TypeEngine[Any], dialect: str) -> bool:
     if pa.types.is_date(dtype):
         return isinstance(held, sa.Date)
     return _holds_time(dtype, held, dialect)
+
+
+def bytes_max(held: TypeEngine[Any], dialect: str) -> int | None:
+    """So many a value in a column of this type has at most; None: no limit that matters."""
+    return _BYTES.get(str(held.__visit_name__).upper()) if dialect in _MYSQLS else None
+
+
+def times_of(held: TypeEngine[Any], dialect: Dialect) -> tuple[int, int] | None:
+    """The first and the last instant that a column of this type holds, in microseconds; None: all
+    that there are."""
+    if dialect.name not in _MYSQLS or str(held.__visit_name__).upper() != "TIMESTAMP":
+        return None
+    version = dialect.server_version_info or ()
+    is_late = getattr(dialect, "is_mariadb", False) and version >= (11, 5)
+    return _FIRST_US, _LAST_OF_MARIADB_US if is_late else _LAST_US
 
 
 def has_zones(dialect: str) -> bool:

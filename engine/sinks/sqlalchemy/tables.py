@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from engine.errors import ConfigError
 from engine.expressions.types import TIMESTAMP, sql_name
 from engine.sinks.databases.rows import Mode, Rows
-from engine.sinks.sqlalchemy.columns import fits, has_zones, type_of_new
+from engine.sinks.sqlalchemy.columns import bytes_max, fits, has_zones, times_of, type_of_new
 from engine.sinks.sqlalchemy.database import OWNER
 from engine.sinks.sqlalchemy.values import Limits
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, Dialect
 
 ROWS_AT_ONCE: Final = 1_000
 """So many are Python's objects at a time."""
@@ -68,8 +68,9 @@ class Target:
     :param found: as the database tells it.
     """
 
-    def __init__(self, place: Place, found: sa.Table, rows: Rows, dialect: str) -> None:
-        self.place, self._table, self._rows, self._dialect = place, found, rows, dialect
+    def __init__(self, place: Place, found: sa.Table, rows: Rows, dialect: Dialect) -> None:
+        self.place, self._table, self._rows = place, found, rows
+        self._dialect, self._server = dialect.name, dialect
         # What is bound must have no name that a column has, too.
         self._key_prefix, self._value_prefix = "key_", "value_"
         names = [column.name for column in found.c]
@@ -95,6 +96,8 @@ class Target:
             self._required,
             self._rows.deletes,
             {c.name: length for c in columns if (length := getattr(c.type, "length", None))},
+            {c.name: size for c in columns if (size := bytes_max(c.type, self._dialect))},
+            {c.name: times for c in columns if (times := times_of(c.type, self._server))},
             takes_nan=self._dialect in ("postgresql", "duckdb"),
             takes_infinity=self._dialect in ("postgresql", "duckdb", "sqlite"),
         )
@@ -201,7 +204,7 @@ def look_up(
             f"{OWNER}: the table {place.shown} {problem}",
             hint="Cast or rename in the query: df.select(...); or change the table.",
         )
-    return Target(place, found, rows, dialect)
+    return Target(place, found, rows, connection.dialect)
 
 
 def check_new(rows: Rows, dialect: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ _FIRST_DAY: Final = -719_162
 _LAST_DAY: Final = 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970: beyond them Python has no dates."""
 _DAY_US: Final = 86_400_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Limits:
     :param required: the others that must not.
     :param deletes: the column that tells which rows go.
     :param lengths: so many characters, or bytes, of a column at most.
+    :param sizes: so many bytes of a column at most, of texts in UTF-8.
+    :param times: the first and the last instant of a column, in microseconds.
     :param takes_nan: NaN is kept as it is, and ``takes_infinity``.
     """
 
@@ -37,6 +41,8 @@ class Limits:
     required: tuple[str, ...] = ()
     deletes: str | None = None
     lengths: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    times: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     takes_nan: bool = True
     takes_infinity: bool = True
 
@@ -53,6 +59,12 @@ class Limits:
             longest = pc.max(measure(column)).as_py() or 0
             if longest > length:
                 raise self._refused(name, f"is {longest} long, and the column takes {length}")
+        for name, size in self.sizes.items():
+            largest = pc.max(pc.binary_length(batch.column(name))).as_py() or 0
+            if largest > size:
+                raise self._refused(name, f"has {largest} bytes, and the column takes {size}")
+        for name, bounds in self.times.items():
+            self._check_time(name, batch.column(name), *bounds)
         for field_ in batch.schema:
             self._check_values(field_.name, batch.column(field_.name))
         return batch
@@ -77,6 +89,15 @@ class Limits:
                 raise self._refused(name, "is before the year 1 or behind 9999")
         elif pa.types.is_string(column.type) and pc.any(pc.match_substring(column, "\0")).as_py():
             raise self._refused(name, "has a zero byte, which databases cut or refuse")
+
+    def _check_time(self, name: str, column: pa.Array, first: int, last: int) -> None:
+        found: dict[str, Any] = pc.min_max(column.cast(pa.int64())).as_py()
+        for at in (found["min"], found["max"]):
+            if at is not None and not first <= at <= last:
+                ends = " and ".join(
+                    f"{_EPOCH + timedelta(microseconds=us)}" for us in (first, last)
+                )
+                raise self._refused(name, f"is not between {ends}: the column holds no other time")
 
     def _refused(self, name: str, what: str) -> SinkCommitRejectedError:
         return SinkCommitRejectedError(

@@ -184,6 +184,25 @@ def test_a_connection_that_broke_while_nobody_looked_is_made_anew(
     assert listener.payloads == [b"1", b"under way", b"2", b"1", b"under way"]
 
 
+@pytest.mark.parametrize("code", [0x82, 0x87])
+def test_a_connection_that_the_broker_ends_with_nothing_under_way_refuses_nothing(
+    broker: MqttBroker, topic: str, listener: Listener, code: int
+) -> None:
+    made = publisher.Publisher(MqttServer.of("sink mqtt", options_of(broker)), "idle", 60.0)
+    for send in (made.publish, made._send):  # the latter as if it was lost in between
+        made.publish(Publication(topic, b"1", False))
+        made.finish()
+        assert made._connection is not None
+        made._connection.client.socket().shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: made._connection.lost is not None, "it is lost")  # type: ignore[union-attr]
+        made._connection.lost_code = code
+        send(Publication(topic, b"2", False))
+        made.finish()
+    made.drop()
+    wait_until(lambda: len(listener.heard) == 4, "all of them")
+    assert listener.payloads == [b"1", b"2"] * 2
+
+
 @pytest.mark.parametrize("name", ["$SYS/x", "a/\1"])
 def test_a_broker_that_hangs_up_on_a_message(broker: MqttBroker, name: str) -> None:
     with pytest.raises(SinkCommitRejectedError, match=r"hung up on .*: (Protocol|Malformed)"):
