@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from engine.errors import ConfigError, OffsetOutOfRangeError, ProtocolError, SourceError
+from engine.errors import (
+    ConfigError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    SourceError,
+    SourceUnavailableError,
+)
 from engine.sources.contract import Offset
 from engine.sources.files.cleaning import Cleaning
 from engine.sources.files.file_formats import Content, FileFormat
 from engine.sources.files.looking import FolderLook, FoundFile
+from engine.sources.files.losses import is_lost
 from engine.sources.files.partition_values import constants, partition_values, with_constants
 from engine.sources.files.source_log import FileSourceLog, LoggedFile
 from engine.sources.handed.partition_reader import OpenUnit
@@ -101,6 +108,10 @@ class FileUnits:
                     content = with_constants(content, told, self.schema)
                 yield content
         except FileNotFoundError:
+            if not is_lost(self.root, path):
+                raise SourceUnavailableError(
+                    f"Source files: {path} was away, and is there again."
+                ) from None
             if not self.ignores_missing:
                 raise SourceError(
                     f"Source files: {path} was there when it was found, and is gone, or is not "

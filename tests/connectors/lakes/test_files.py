@@ -13,6 +13,7 @@ from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SourceUnavailableError
+from engine.sources.files import losses
 from engine.sources.files.data_source import CsvSource, JsonSource, ParquetSource, TextSource
 from engine.sources.files.looking import FolderLook
 from engine.sources.files.source_log import FileSourceLog, LoggedFile, path_of, url_of
@@ -145,6 +146,47 @@ def test_a_file_that_vanishes_is_an_error_or_left_out(case: Case) -> None:
     case.read(ignoreMissingFiles="true")
     assert case.sink.values() == [0, 1]
     assert committed(case.checkpoint) == {"logOffset": 2}
+
+
+@pytest.mark.parametrize("leaves_folder", [True, False])
+def test_a_folder_that_is_away_is_waited_for(case: Case, leaves_folder: bool) -> None:
+    folder, aside = case.folder / "in", case.folder / "aside"
+    options = {"path": str(folder), "ignoreMissingFiles": "true"}
+    reader = JsonSource(options).continuousReader(VALUES)
+    path = case.put("a.json")
+    case.put("b.json")
+    read = reader.unit_reader()
+    folder.rename(aside)
+    if leaves_folder:
+        folder.mkdir()
+    with pytest.raises(SourceUnavailableError, match="is not there where this task runs"):
+        list(read(str(path)))
+    if leaves_folder:
+        folder.rmdir()
+    aside.rename(folder)
+    assert [content.num_rows for content in read(str(path))] == [1]
+    path.unlink()
+    assert list(read(str(path))) == []
+
+
+def test_a_file_that_was_away_when_it_was_looked_for_is_not_left_out(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"path": str(case.folder / "in"), "ignoreMissingFiles": "true"}
+    reader = JsonSource(options).continuousReader(VALUES)
+    path, aside = case.put("a.json"), case.folder / "aside"
+    case.put("b.json")
+    path.rename(aside)
+    seen = losses.check_there
+
+    def there(root: str) -> None:
+        if aside.exists():
+            aside.rename(path)
+        seen(root)
+
+    monkeypatch.setattr(losses, "check_there", there)
+    with pytest.raises(SourceUnavailableError, match="was away"):
+        list(reader.unit_reader()(str(path)))
 
 
 def test_files_are_cleaned_up_when_their_rows_are_committed(case: Case) -> None:
