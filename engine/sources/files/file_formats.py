@@ -304,7 +304,8 @@ class LineFiles(FileFormat):
     def _row(
         self, text: str, written: Sequence[str], columns: pa.Schema
     ) -> tuple[Mapping[str, Any], bool]:
-        """What can be read of a line, and whether that is all."""
+        """What can be read of a line, and whether that is all. Values are as Arrow makes an array
+        of them: Python has no times beyond the year 9999."""
         if self.kind == "text":
             return {columns.names[0]: text}, True
         if self.kind == "csv":
@@ -317,7 +318,7 @@ class LineFiles(FileFormat):
             lines = JsonLines(pa.schema([columns.field(name)]), self.timezone)
             batch, bad = lines.parse(text.encode() + b"\n", at_start=False)
             if not bad and batch.num_rows == 1:
-                found[name] = batch.column(0)[0].as_py()
+                found[name] = batch.column(0)[0]
         return found, fits
 
     def _csv_row(
@@ -342,7 +343,8 @@ class LineFiles(FileFormat):
             text = text.removeprefix("+") if text[1:2].isdigit() else text
         try:
             written = pa.array([text]).cast(written_type(dtype))
-            return from_written(written, dtype, self.timezone)[0].as_py()
+            found = from_written(written, dtype, self.timezone)[0]
+            return found if found.is_valid else None
         except (pa.ArrowException, ValueError, TransformError):
             return None
 
