@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from engine.errors import (
-    ConfigError,
     OffsetOutOfRangeError,
     ProtocolError,
     SourceError,
@@ -31,6 +30,7 @@ from engine.sources.handed.partition_reader import OpenUnit
 from engine.sources.handed.reader import AT_ONCE, HandedReader, HandedRun
 from engine.sources.handed.work import Work
 from engine.sources.tail.name_filter import NameFilter
+from engine.sources.tail.tail_offset import shown_name
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
@@ -110,17 +110,17 @@ class FileUnits:
         except FileNotFoundError:
             if not is_lost(self.root, path):
                 raise SourceUnavailableError(
-                    f"Source files: {path} was away, and is there again."
+                    f"Source files: {shown_name(path)} was away, and is there again."
                 ) from None
             if not self.ignores_missing:
                 raise SourceError(
-                    f"Source files: {path} was there when it was found, and is gone, or is not "
-                    "seen where this task runs.",
+                    f"Source files: {shown_name(path)} was there when it was found, and is gone, "
+                    "or is not seen where this task runs.",
                     hint="Put it back. To go on without it, set option ignoreMissingFiles to true. "
                     "Files must stay until their rows are committed, on storage that the driver "
                     "and all executors see under the same path.",
                 ) from None
-            logger.warning("%s is gone, and left out: ignoreMissingFiles is true", path)
+            logger.warning("%s is gone, and left out: ignoreMissingFiles is true", shown_name(path))
 
 
 # -- on the driver --------------------------------------------------------------------------------
@@ -489,12 +489,3 @@ def newest_of(logged: Iterable[LoggedFile]) -> int:
 
 def _unit(file: FoundFile) -> tuple[FoundFile, str, str]:
     return file, file.path, file.path
-
-
-def check_archive(root: Path, archive: Path) -> None:
-    """:raises ConfigError: what is archived would be read again."""
-    if archive == root or root in archive.parents or archive in root.parents:
-        raise ConfigError(
-            f"Source files: of sourceArchiveDir {archive} and path {root} one is in the other.",
-            hint="Archive to a folder of its own: files keep their whole paths below it.",
-        )

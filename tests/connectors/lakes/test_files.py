@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc, parquet
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from engine.base.options import EngineOptions
@@ -14,7 +17,13 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SourceUnavailableError
 from engine.sources.files import losses
-from engine.sources.files.data_source import CsvSource, JsonSource, ParquetSource, TextSource
+from engine.sources.files.data_source import (
+    FORMATS,
+    CsvSource,
+    JsonSource,
+    ParquetSource,
+    TextSource,
+)
 from engine.sources.files.looking import FolderLook
 from engine.sources.files.source_log import FileSourceLog, LoggedFile, path_of, url_of
 from engine.sources.tail.name_filter import NameFilter
@@ -187,6 +196,43 @@ def test_a_file_that_was_away_when_it_was_looked_for_is_not_left_out(
     monkeypatch.setattr(losses, "check_there", there)
     with pytest.raises(SourceUnavailableError, match="was away"):
         list(reader.unit_reader()(str(path)))
+
+
+def test_names_need_not_be_utf_8(case: Case) -> None:
+    name = os.fsdecode(b"\xe9 50%")
+    archive = case.folder / "archive"
+    options = {"cleanSource": "archive", "sourceArchiveDir": str(archive)}
+    case.put(f"{name}.json", 2)
+    packed = case.put(f"{name}.json.gz", 2)
+    packed.write_bytes(gzip.compress(packed.read_bytes()))
+    case.read()
+    case.put(f"sub{name}/p=1/more{name}.json")
+    case.read(recursiveFileLookup="true", **options)
+    assert case.sink.values() == [0, 1, 2, 3, 4]
+    assert len(list(archive.rglob(f"more{name}.json"))) == 1
+    (case.folder / f"in/bad{name}.json").write_text('{"value":5}\n{"value":"no"}')
+    assert "in/bad/e9 50%.json cannot be read" in failure(case.start(mode="FAILFAST"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_names_of_files_with_columns_need_not_be_utf_8(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "in").mkdir()
+    path, sink = tmp_path / "in" / os.fsdecode(b"\xe9"), Kept()
+    write = {"parquet": parquet.write_table, "orc": orc.write_table}[kind]
+    with path.open("wb") as file:
+        write(pa.table({"value": pa.array([1], pa.int64())}), file)
+    source = FORMATS[kind]({"path": str(tmp_path / "in")})
+    all_read(start(source, VALUES, tmp_path / "checkpoint", sink))
+    assert sink.values() == [1]
+    path.with_name(os.fsdecode(b"\xe8")).write_bytes(b"half a file")
+    told = failure(start(source, VALUES, tmp_path / "checkpoint", sink))
+    assert f"in//e8 cannot be read as {kind}" in told
+
+
+def test_a_folder_that_tells_what_is_no_utf_8_is_named(case: Case) -> None:
+    case.put(os.fsdecode(b"p=\xe9/x.json"))
+    schema = StructType([*VALUES, StructField("p", StringType())])
+    assert "in/p=/e9/x.json tells p=" in failure(case.start(schema))
 
 
 def test_files_are_cleaned_up_when_their_rows_are_committed(case: Case) -> None:
