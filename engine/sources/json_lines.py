@@ -27,6 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.json
 
+from engine.expressions.times.civil import MICROS_PER_DAY, MICROS_PER_SECOND, from_days
 from engine.sources.line_formats import LineFormat
 from engine.sources.written_types import from_written, written_type
 
@@ -160,7 +161,10 @@ def _needs_own_parser(dtype: pa.DataType) -> bool:
 
 
 def _objects(line: bytes, decoder: json.JSONDecoder) -> list[dict[str, Any]]:
-    value = decoder.decode(line.decode("utf-8"))
+    try:
+        value = decoder.decode(line.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
     values = value if isinstance(value, list) else [value]
     for each in values:
         if not isinstance(each, dict):
@@ -264,8 +268,24 @@ def _decimal(value: Any) -> str:
 
 def _timestamp(value: Any) -> str:
     if isinstance(value, _Number) and value.lstrip("-").isdigit():
-        return (_EPOCH + timedelta(seconds=int(value))).isoformat()
+        seconds = int(value)
+        if not -(2**63) <= seconds < 2**63:
+            raise _misfit(value, "a number of seconds that fits into 64 bits")
+        try:
+            return (_EPOCH + timedelta(seconds=seconds)).isoformat()
+        except OverflowError:
+            return _far_time(seconds)
     return _text(value)
+
+
+def _far_time(seconds: int) -> str:
+    """In a year that has not four digits."""
+    # As in Spark, the product wraps around.
+    micros = (seconds * MICROS_PER_SECOND + 2**63) % 2**64 - 2**63
+    days, of_day = divmod(micros, MICROS_PER_DAY)
+    year, month, day = map(int, from_days(days))
+    clock = (datetime.min + timedelta(microseconds=of_day)).time().isoformat()
+    return f"{year:+05d}-{month:02d}-{day:02d}T{clock}+00:00"
 
 
 def _nothing(value: Any) -> None:

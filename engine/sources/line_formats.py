@@ -88,7 +88,7 @@ class LineFormat(ABC):
         return batch, errors
 
 
-_REFUSALS = (ValueError, pa.ArrowException, TransformError)
+_REFUSALS = (ValueError, OverflowError, RecursionError, pa.ArrowException, TransformError)
 
 
 class TextLines(LineFormat):

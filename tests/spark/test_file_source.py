@@ -289,6 +289,15 @@ def test_instants_of_a_parquet_file_reach_as_far_as_sparks(case: Case) -> None:
     assert len(same(case, "parquet", "t TIMESTAMP", select="CAST(t AS STRING)")) == 3
 
 
+def test_instants_of_json_reach_as_far_as_sparks(case: Case) -> None:
+    numbers = (1767225600000, -62198755200, 9223372036854, 9223372036855, 2**63 - 1, 2**63, 5)
+    lines = [f'{{"t":{number},"i":{i}}}' for number in numbers for i in ("1", '"no"')]
+    (case.folder / "in/lines.json").write_text("\n".join([*lines, "[" * 2_000]))
+    select = "struct(CAST(t AS STRING), i, _corrupt_record) AS row"
+    schema = "t TIMESTAMP, i INT, _corrupt_record STRING"
+    assert len(same(case, "json", schema, select=select)) == len(lines) + 1
+
+
 def test_what_files_are_like_is_refused(case: Case) -> None:
     with pytest.raises(UnsupportedQueryError, match="the column _metadata"):
         case.written(write_stream(case.rows().select("_metadata.file_path"))).trigger(

@@ -101,6 +101,22 @@ def test_json_timestamps(dtype: pa.DataType, text: str, expected: datetime) -> N
     assert found == [expected.replace(tzinfo=timezone.utc), None]
 
 
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("1767225600000", 1767225600000 * 1_000_000),
+        ("-62198755200", -62198755200 * 1_000_000),
+        ("9223372036854", 9223372036854 * 1_000_000),
+        ("-9223372036854", -9223372036854 * 1_000_000),
+        ("9223372036855", 9223372036855 * 1_000_000 - 2**64),
+        ("9223372036854775807", -1_000_000),
+    ],
+)
+def test_json_timestamps_of_any_number_of_seconds(text: str, micros: int) -> None:
+    batch = good(json_of(UTC, "Europe/Berlin"), f'{{"a":{text}}}\n'.encode())
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [micros]
+
+
 def test_json_dates_at_any_depth() -> None:
     dtype = pa.list_(pa.struct([("d", pa.date32()), ("t", pa.timestamp("us"))]))
     block = b'{"a":[{"d":"2024-02-29"},null,{"t":"2024-01-01T00:00:00"}]}\n{"a":null}\n{"a":[]}\n'
@@ -137,6 +153,9 @@ def test_json_lines_need_not_be_tidy() -> None:
         (pa.list_(pa.int64()), b'{"a":{}}', "is not an array"),
         (INT8_STRUCT, b'{"a":{"x":1000}}', "field a: field x: 1000"),
         (UTC, b'{"a":"yesterday"}', "yesterday"),
+        (UTC, b'{"a":9223372036854775808}', "field a: 9223372036854775808 is not"),
+        (pa.int64(), b"[" * 1_000, "nested too deeply"),
+        (pa.string(), b'{"a":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "nested too deeply"),
         (pa.date32(), b'{"a":""}', "is not text"),
     ],
 )

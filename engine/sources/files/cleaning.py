@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from engine.errors import ConfigError
+
 logger: Final = logging.getLogger(__name__)
 OFF, DELETE, ARCHIVE = "off", "delete", "archive"
 
@@ -41,3 +43,12 @@ class Cleaning:
                 continue
             except OSError as exc:
                 logger.warning("%s was read and committed, and stays: %s", path, exc)
+
+
+def check_archive(root: Path, archive: Path) -> None:
+    """:raises ConfigError: what is archived would be read again."""
+    if archive == root or root in archive.parents or archive in root.parents:
+        raise ConfigError(
+            f"Source files: of sourceArchiveDir {archive} and path {root} one is in the other.",
+            hint="Archive to a folder of its own: files keep their whole paths below it.",
+        )

@@ -46,7 +46,7 @@ from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
 from engine.expressions.types import sql_name
 from engine.sinks.files.file_sink_log import FOLDER
-from engine.sources.files.cleaning import ARCHIVE, DELETE, OFF, Cleaning
+from engine.sources.files.cleaning import ARCHIVE, DELETE, OFF, Cleaning, check_archive
 from engine.sources.files.file_formats import (
     MODES,
     PERMISSIVE,
@@ -55,7 +55,7 @@ from engine.sources.files.file_formats import (
     OrcFiles,
     ParquetFiles,
 )
-from engine.sources.files.reader import FilesOptions, FilesReader, check_archive
+from engine.sources.files.reader import FilesOptions, FilesReader
 from engine.sources.handed.reader import PARTITIONS
 from engine.sources.tail.name_filter import name_filter
 

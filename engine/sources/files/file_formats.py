@@ -8,6 +8,7 @@ is read again value by value, and what does not fit is null, as in Spark's mode 
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from engine.redaction.logs import shown
 from engine.sources.files.csv_dialect import CsvDialect
 from engine.sources.json_lines import JsonLines
 from engine.sources.line_formats import BadLineError, CsvLines, LineFormat, TextLines
+from engine.sources.tail.tail_offset import shown_name
 from engine.sources.written_types import from_written, written_type
 
 ROWS: Final = 16_384
@@ -39,6 +41,8 @@ _BLANKS: Final = "".join(map(chr, range(33)))
 """What Java trims."""
 _NOT_UNPACKED: Final = (".snappy", ".deflate")
 """Hadoop's own: their bytes would be taken for lines."""
+_CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+"""By the end of a file's name."""
 PERMISSIVE, DROP, FAIL = "permissive", "dropmalformed", "failfast"
 MODES: Final = (PERMISSIVE, DROP, FAIL)
 Content: TypeAlias = pa.RecordBatch | BadRecordError
@@ -70,7 +74,7 @@ class ColumnFormat(FileFormat):
 
         :raises FileNotFoundError: there is none.
         """
-        return pa.OSFile(path)
+        return pa.OSFile(os.fsencode(path))
 
     def batches(self, path: str, schema: pa.Schema, told: Collection[str]) -> Iterator[Content]:
         try:
@@ -82,11 +86,14 @@ class ColumnFormat(FileFormat):
                 for batch in read([name for name in names if name is not None]):
                     yield _as_wanted(batch, names, schema, path)
         except pa.ArrowException as exc:
-            raise SourceError(
-                f"Source files: {path} cannot be read as {self.name}: {exc}",
-                hint="It is damaged, or no such file. Files must be moved into the folder when "
-                "they are whole. Move it away to go on without it.",
-            ) from exc
+            raise self._unreadable(path, exc) from exc
+
+    def _unreadable(self, path: str, cause: Exception) -> SourceError:
+        return SourceError(
+            f"Source files: {shown_name(path)} cannot be read as {self.name}: {cause}",
+            hint="It is damaged, or no such file. Files must be moved into the folder when "
+            "they are whole. Move it away to go on without it.",
+        )
 
     @abstractmethod
     def _open(
@@ -111,6 +118,14 @@ class ParquetFiles(ColumnFormat):
 class OrcFiles(ColumnFormat):
     name = "orc"
 
+    def batches(self, path: str, schema: pa.Schema, told: Collection[str]) -> Iterator[Content]:
+        try:
+            yield from super().batches(path, schema, told)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:  # so it refuses what is damaged
+            raise self._unreadable(path, exc) from exc
+
     def _open(self, file: Any) -> Any:
         found = pyarrow.orc.ORCFile(file)
 
@@ -131,7 +146,7 @@ def _by_name(there: pa.Schema, schema: pa.Schema, path: str) -> list[str | None]
         alike = [at for at, each in enumerate(lower) if each == name.lower()]
         if name not in exact and len(alike) > 1:
             raise SourceError(
-                f"Source files: {path} has {len(alike)} columns that could be {name}: "
+                f"Source files: {shown_name(path)} has {len(alike)} columns that could be {name}: "
                 f"{', '.join(there.names[at] for at in alike)}."
             )
         found.append(name if name in exact else there.names[alike[0]] if alike else None)
@@ -150,8 +165,9 @@ def _as_wanted(
             columns.append(_widened(batch.column(name), field.type))
         except (pa.ArrowException, TypeError) as exc:
             raise SourceError(
-                f"Source files: the column {name} of {path} is {batch.column(name).type}, and the "
-                f"query's schema has {sql_name(field.type)}: {exc}.",
+                f"Source files: the column {name} of {shown_name(path)} is "
+                f"{batch.column(name).type}, and the query's schema has {sql_name(field.type)}: "
+                f"{exc}.",
                 hint="Correct the schema that the stream is read with, or move the file away.",
             ) from exc
     if not columns:  # made of none it would have no rows
@@ -304,7 +320,8 @@ class LineFiles(FileFormat):
     def _row(
         self, text: str, written: Sequence[str], columns: pa.Schema
     ) -> tuple[Mapping[str, Any], bool]:
-        """What can be read of a line, and whether that is all."""
+        """What can be read of a line, and whether that is all. Values are as Arrow makes an array
+        of them: Python has no times beyond the year 9999."""
         if self.kind == "text":
             return {columns.names[0]: text}, True
         if self.kind == "csv":
@@ -317,7 +334,7 @@ class LineFiles(FileFormat):
             lines = JsonLines(pa.schema([columns.field(name)]), self.timezone)
             batch, bad = lines.parse(text.encode() + b"\n", at_start=False)
             if not bad and batch.num_rows == 1:
-                found[name] = batch.column(0)[0].as_py()
+                found[name] = batch.column(0)[0]
         return found, fits
 
     def _csv_row(
@@ -342,7 +359,8 @@ class LineFiles(FileFormat):
             text = text.removeprefix("+") if text[1:2].isdigit() else text
         try:
             written = pa.array([text]).cast(written_type(dtype))
-            return from_written(written, dtype, self.timezone)[0].as_py()
+            found = from_written(written, dtype, self.timezone)[0]
+            return found if found.is_valid else None
         except (pa.ArrowException, ValueError, TransformError):
             return None
 
@@ -362,12 +380,16 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
     """Whole lines, and where they begin in what is perhaps compressed."""
     if path.endswith(_NOT_UNPACKED):
         raise SourceError(
-            f"Source files: {path} is compressed as it is not unpacked here.",
+            f"Source files: {shown_name(path)} is compressed as it is not unpacked here.",
             hint="Have such files written with gzip, bzip2 or zstd. Move it away to go on without "
             "it.",
         )
     try:
-        with pa.input_stream(path, compression="detect", buffer_size=BLOCK_BYTES) as file:
+        with pa.input_stream(
+            pa.OSFile(os.fsencode(path)),
+            compression=_CODECS.get(path.rpartition(".")[2]),
+            buffer_size=BLOCK_BYTES,
+        ) as file:
             position, rest = 0, b""
             while data := file.read(BLOCK_BYTES):
                 rest += data
@@ -381,7 +403,7 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
         raise
     except (OSError, pa.ArrowException) as exc:
         raise SourceError(
-            f"Source files: {path} cannot be read: {exc}",
+            f"Source files: {shown_name(path)} cannot be read: {exc}",
             hint="It is damaged. Move it away to go on without it.",
         ) from exc
 
@@ -398,9 +420,9 @@ def _bad_record(path: str, position: int, bad: BadLineError) -> BadRecordError:
     at = position + bad.position
     record = bad.line.decode("utf-8", "backslashreplace")
     return BadRecordError(
-        f"Source files: the line at byte {at} of {path} cannot be read: {bad.reason}. The line "
-        f"is: {shown(record)}",
+        f"Source files: the line at byte {at} of {shown_name(path)} cannot be read: {bad.reason}. "
+        f"The line is: {shown(record)}",
         hint="Correct or remove the file, or set option mode to PERMISSIVE.",
         record=record,
-        offset={"file": path, "position": at + len(bad.line) + 1},
+        offset={"file": shown_name(path), "position": at + len(bad.line) + 1},
     )

@@ -75,6 +75,12 @@ class FolderLook:
         self._is_plain = self._sink is None and (self._is_plain or bool(found))
         return sorted(found, key=lambda file: (file.modified_ms, file.path))
 
+    def lists(self, key: str) -> bool:
+        """Whether the last look at its folder has found a file of this path, or name."""
+        folder, _, name = key.rpartition("/")
+        listed = [self._listed.get(folder)] if folder else list(self._listed.values())
+        return any(each is not None and name in each.files for each in listed)
+
     def _walk(self) -> list[FoundFile]:
         found: list[FoundFile] = []
         folders, seen = [str(self._root)], set()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from engine.errors import SourceError, TransformError
 from engine.expressions.types import sql_name
 from engine.expressions.whole_columns import caster
+from engine.sources.tail.tail_offset import shown_name
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -41,13 +42,14 @@ def constants(
     found = {}
     for field in schema:
         if field.name.lower() in values:
-            text = pa.array([values[field.name.lower()]], pa.string())
+            value = values[field.name.lower()]
             try:
+                text = pa.array([value], pa.string())
                 cast = caster(pa.string(), field.type, session_timezone)
                 found[field.name] = (cast(text) if field.type != pa.string() else text)[0]
-            except (TransformError, pa.ArrowException) as exc:
+            except (TransformError, pa.ArrowException, UnicodeEncodeError) as exc:
                 raise SourceError(
-                    f"Source files: the folder of {path} tells {field.name}={text[0].as_py()!r}, "
+                    f"Source files: the folder of {shown_name(path)} tells {field.name}={value!r}, "
                     f"which is no {sql_name(field.type)}.",
                     hint="Correct the schema that the stream is read with, or the folder's name.",
                 ) from exc

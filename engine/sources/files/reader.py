@@ -6,23 +6,31 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from engine.errors import ConfigError, OffsetOutOfRangeError, ProtocolError, SourceError
+from engine.errors import (
+    OffsetOutOfRangeError,
+    ProtocolError,
+    SourceError,
+    SourceUnavailableError,
+)
 from engine.sources.contract import Offset
 from engine.sources.files.cleaning import Cleaning
 from engine.sources.files.file_formats import Content, FileFormat
 from engine.sources.files.looking import FolderLook, FoundFile
+from engine.sources.files.losses import is_lost
 from engine.sources.files.partition_values import constants, partition_values, with_constants
 from engine.sources.files.source_log import FileSourceLog, LoggedFile
 from engine.sources.handed.partition_reader import OpenUnit
 from engine.sources.handed.reader import AT_ONCE, HandedReader, HandedRun
 from engine.sources.handed.work import Work
 from engine.sources.tail.name_filter import NameFilter
+from engine.sources.tail.tail_offset import shown_name
 
 if TYPE_CHECKING:
     from engine.checkpoint.storage.contract import Storage
@@ -100,15 +108,19 @@ class FileUnits:
                     content = with_constants(content, told, self.schema)
                 yield content
         except FileNotFoundError:
+            if not is_lost(self.root, path):
+                raise SourceUnavailableError(
+                    f"Source files: {shown_name(path)} was away, and is there again."
+                ) from None
             if not self.ignores_missing:
                 raise SourceError(
-                    f"Source files: {path} was there when it was found, and is gone, or is not "
-                    "seen where this task runs.",
+                    f"Source files: {shown_name(path)} was there when it was found, and is gone, "
+                    "or is not seen where this task runs.",
                     hint="Put it back. To go on without it, set option ignoreMissingFiles to true. "
                     "Files must stay until their rows are committed, on storage that the driver "
                     "and all executors see under the same path.",
                 ) from None
-            logger.warning("%s is gone, and left out: ignoreMissingFiles is true", path)
+            logger.warning("%s is gone, and left out: ignoreMissingFiles is true", shown_name(path))
 
 
 # -- on the driver --------------------------------------------------------------------------------
@@ -186,8 +198,13 @@ class FilesReader(HandedReader):
         else:  # its tasks have not started yet
             logged = {self._options.key(file.path): file.entry for file in self._logged}
             latest = position_of(start)
-            new = (self._options.key(file.path) for file in found)
-            files = frozenset(key for key in new if logged.get(key, latest + 1) > latest)
+            oldest_ms = newest_of(self._logged) - self._options.age_max_ms
+            new = ((self._options.key(file.path), file.modified_ms) for file in found)
+            files = frozenset(
+                key
+                for key, modified_ms in new
+                if (logged[key] > latest if key in logged else modified_ms >= oldest_ms)
+            )
         end = latest + len(files)
         self._promised[end] = files
         if len(self._promised) > PROMISES_MAX:
@@ -237,6 +254,10 @@ class FilesRun(HandedRun[FoundFile]):
     Entries of the log behind the start come first, one after the other and each as a whole: an
     earlier run has bound their files to an offset.
 
+    A file that is in the log tells the next run how old others may be. So none is logged while one
+    is found, and not logged, that would be too old then: where files are that far apart, they are
+    bound to an entry, as by Spark, before they are read.
+
     :param logged: all that is in the log.
     :param start: entries up to it are read; ``until`` is the last one to read, None to go on.
     """
@@ -253,13 +274,17 @@ class FilesRun(HandedRun[FoundFile]):
         self._options, self._log, self._until = options, log, until
         self._look = options.look()
         self._next_look_s = 0.0
-        self._newest_ms = max((file.timestamp_ms for file in logged), default=0)
-        self._entries = {
-            options.key(file.path): (file.entry, file.timestamp_ms)
-            for file in logged
-            if file.timestamp_ms >= self._oldest_ms
-        }
+        self._newest_ms = newest_of(logged)
+        self._entries: dict[str, tuple[int, int]] = {}
         """Of files that are young enough: which entry they are of, and when they were modified."""
+        self._old: dict[str, int] = {}
+        """Of those that are not, and are in the folder still: which entry they are of."""
+        for file in logged:
+            if file.timestamp_ms >= self._oldest_ms:
+                self._entries[options.key(file.path)] = file.entry, file.timestamp_ms
+            else:
+                self._old[options.key(file.path)] = file.entry
+        self._has_looked = False
         self._entries_max = ENTRIES_MIN
         bound: dict[int, list[FoundFile]] = {}
         for file in logged:
@@ -273,6 +298,9 @@ class FilesRun(HandedRun[FoundFile]):
         self._reading: int | None = None
         """The entry whose files are handed out, and not merged."""
         self._new: deque[FoundFile] = deque()
+        """In the order in which they are to be read."""
+        self._oldest_out_ms: int | None = None
+        """Of those that are handed out; None: it is not known."""
         self._keys = {options.key(file.path) for files in bound.values() for file in files}
         """Of the files that are found and not merged."""
 
@@ -317,21 +345,53 @@ class FilesRun(HandedRun[FoundFile]):
         left = AT_ONCE if files_max is None else files_max - len(self.out)
         size = sum(file.size for file in self.out.values()) if bytes_max is not None else 0
         chosen: list[FoundFile] = []
-        while self._new and len(chosen) < min(left, AT_ONCE):
-            size += self._new[0].size
+        for file in islice(self._new, max(0, min(left, AT_ONCE))):
+            size += file.size
             if bytes_max is not None and size > bytes_max and (chosen or self.out):
                 break
-            chosen.append(self._new.popleft())
-        return self.works([_unit(file) for file in chosen]) if chosen else None
+            chosen.append(file)
+        if not chosen:
+            return None
+        if self._ages_others(chosen):
+            return None if self.out else self._bind(chosen)
+        for _ in chosen:
+            self._new.popleft()
+        self._oldest_out_ms = min(self._oldest(), *(file.modified_ms for file in chosen))
+        return self.works([_unit(file) for file in chosen])
+
+    def _ages_others(self, chosen: Sequence[FoundFile]) -> bool:
+        """Whether others would be too old when these are logged."""
+        oldest_ms = min(self._new[0].modified_ms, self._new[-1].modified_ms, self._oldest())
+        newest_ms = max(chosen[0].modified_ms, chosen[-1].modified_ms)
+        return oldest_ms < newest_ms - self._options.age_max_ms
+
+    def _oldest(self) -> int:
+        """Of the files that are handed out."""
+        if self._oldest_out_ms is None:
+            times = (file.modified_ms for file in self.out.values())
+            self._oldest_out_ms = min(times, default=self._newest_ms)
+        return self._oldest_out_ms
+
+    def _bind(self, chosen: Sequence[FoundFile]) -> Mapping[int, Work] | None:
+        """Log them, and hand them out as a whole. The oldest come before others; where the newest
+        do, it must be all of them."""
+        files = list(self._new if self._options.latest_first else chosen)
+        self._bound.append((self._logs(files), files))
+        for _ in files:
+            self._new.popleft()
+        return self._next_bound(0.0)
 
     def _take(self, found: Iterable[FoundFile]) -> None:
         oldest_ms, old = self._oldest_ms, 0
+        were_read: dict[str, int] = {}
         for file in found:
             key = self._options.key(file.path)
+            if key in self._old:
+                were_read[key] = self._old[key]
             if key in self._entries or key in self._keys:
                 continue
             if file.modified_ms < oldest_ms:
-                old += 1
+                old += key not in self._old
                 continue
             self._newest_ms = max(self._newest_ms, file.modified_ms)
             self._keys.add(key)
@@ -342,8 +402,10 @@ class FilesRun(HandedRun[FoundFile]):
                 old,
                 self._options.root,
             )
-        if self._options.latest_first:
-            self._new = deque(sorted(self._new, key=lambda file: -file.modified_ms))
+        if not self._has_looked:  # the first look finds all that is there
+            self._old, self._has_looked = were_read, True
+        sign = -1 if self._options.latest_first else 1
+        self._new = deque(sorted(self._new, key=lambda file: sign * file.modified_ms))
 
     # -- merging --------------------------------------------------------------------------------
 
@@ -357,25 +419,33 @@ class FilesRun(HandedRun[FoundFile]):
                     f"{self._reading} of the log: it must have all or none."
                 )
         elif done:
-            self._at = self._log.add([(file.path, file.modified_ms) for file in done])
-            self._paths[self._at] = [file.path for file in done]
-            self._entries.update(
-                (self._options.key(file.path), (self._at, file.modified_ms)) for file in done
-            )
-            self._forget_old()
+            self._at = self._logs(done)
+        self._oldest_out_ms = None
         self._keys.difference_update(self._options.key(file.path) for file in done)
         return {"logOffset": self._at}
+
+    def _logs(self, files: Sequence[FoundFile]) -> int:
+        """Log files as the next entry; its number."""
+        entry = self._log.add([(file.path, file.modified_ms) for file in files])
+        self._paths[entry] = [file.path for file in files]
+        self._entries.update(
+            (self._options.key(file.path), (entry, file.modified_ms)) for file in files
+        )
+        self._forget_old()
+        return entry
 
     def _forget_old(self) -> None:
         """Those that are too old to be read, whether they were or not."""
         if len(self._entries) < self._entries_max:
             return
-        oldest_ms = self._oldest_ms
-        self._entries = {
-            key: (entry, modified_ms)
-            for key, (entry, modified_ms) in self._entries.items()
-            if modified_ms >= oldest_ms
-        }
+        oldest_ms, young = self._oldest_ms, {}
+        for key, (entry, modified_ms) in self._entries.items():
+            if modified_ms >= oldest_ms:
+                young[key] = entry, modified_ms
+            else:
+                self._old[key] = entry
+        self._entries = young
+        self._old = {key: entry for key, entry in self._old.items() if self._look.lists(key)}
         self._entries_max = max(ENTRIES_MIN, 2 * len(self._entries))
 
     # -- where it is ----------------------------------------------------------------------------
@@ -396,10 +466,11 @@ class FilesRun(HandedRun[FoundFile]):
     def has_logged(self, keys: Iterable[str], at: int) -> bool:
         """Whether these are in entries up to ``at``, or gone."""
         with self.changed:
-            return all(
-                self._entries[key][0] <= at if key in self._entries else self._is_gone(key)
-                for key in keys
-            )
+            return all(self._has_logged(key, at) for key in keys)
+
+    def _has_logged(self, key: str, at: int) -> bool:
+        entry = self._entries[key][0] if key in self._entries else self._old.get(key)
+        return self._is_gone(key) if entry is None else entry <= at
 
     def _is_gone(self, key: str) -> bool:
         return not self._options.by_name and not Path(key).exists()
@@ -411,14 +482,10 @@ class FilesRun(HandedRun[FoundFile]):
             return [path for entry in due for path in self._paths.pop(entry)]
 
 
+def newest_of(logged: Iterable[LoggedFile]) -> int:
+    """When the newest file was modified."""
+    return max((file.timestamp_ms for file in logged), default=0)
+
+
 def _unit(file: FoundFile) -> tuple[FoundFile, str, str]:
     return file, file.path, file.path
-
-
-def check_archive(root: Path, archive: Path) -> None:
-    """:raises ConfigError: what is archived would be read again."""
-    if archive == root or root in archive.parents or archive in root.parents:
-        raise ConfigError(
-            f"Source files: of sourceArchiveDir {archive} and path {root} one is in the other.",
-            hint="Archive to a folder of its own: files keep their whole paths below it.",
-        )

@@ -8,7 +8,8 @@ r"""Which files belong to which offset: Spark's log of a file source, byte for b
 
 The offset ``{"logOffset":3}`` stands for all files of the entries up to 3. An entry is there before
 the offset that names it is: who finds one behind the last offset of the checkpoint reads just its
-files next. Spark writes it before they are read, and this engine when they were.
+files next. Spark writes it before they are read, and this engine when they were, but for those of a
+backlog that others would make too old.
 
 Two runs never log one file twice: each has read all entries before the one that it adds, and no
 entry is added twice.

@@ -2,64 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import gzip
 import os
 import time
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyarrow import orc, parquet
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.errors import ConfigError, SourceUnavailableError
-from engine.query.handle import ContinuousQuery
-from engine.sources.files.data_source import CsvSource, JsonSource, ParquetSource, TextSource
+from engine.sources.files import losses
+from engine.sources.files.data_source import (
+    FORMATS,
+    CsvSource,
+    JsonSource,
+    ParquetSource,
+    TextSource,
+)
 from engine.sources.files.looking import FolderLook
 from engine.sources.files.source_log import FileSourceLog, LoggedFile, path_of, url_of
 from engine.sources.tail.name_filter import NameFilter
+from tests.connectors.lakes.folders import VALUES, Case
 from tests.connectors.lakes.queries import WAIT_S, Kept, all_read, committed, failure, start
 
-VALUES = StructType([StructField("value", LongType())])
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints" / "spark-4.3-files-availablenow"
-
-
-class Case:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.sink, self.count = folder, Kept(), 0
-        (folder / "in").mkdir()
-
-    def put(self, name: str, rows: int = 1, modified_s: float | None = None) -> Path:
-        """A whole file with so many new values."""
-        lines = [json.dumps({"value": self.count + row}) for row in range(rows)]
-        self.count += rows
-        target, written = self.folder / "in" / name, self.folder / "written"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text("\n".join(lines))
-        if modified_s is not None:
-            os.utime(written, (modified_s, modified_s))
-        written.rename(target)
-        return target
-
-    def start(
-        self, schema: StructType = VALUES, engine: Any = None, **options: str
-    ) -> ContinuousQuery:
-        given = {"path": str(self.folder / "in"), "numPartitions": "2", **options}
-        engines = {} if engine is None else {"engine": engine}
-        return start(JsonSource(given), schema, self.checkpoint, self.sink, **engines)
-
-    def read(self, **options: str) -> None:
-        all_read(self.start(**options))
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    def epochs(self) -> list[int]:
-        """How many rows each epoch has that has any."""
-        return [len(rows) for _, rows in sorted(self.sink.epochs.items()) if rows]
 
 
 @pytest.fixture
@@ -184,6 +155,84 @@ def test_a_file_that_vanishes_is_an_error_or_left_out(case: Case) -> None:
     case.read(ignoreMissingFiles="true")
     assert case.sink.values() == [0, 1]
     assert committed(case.checkpoint) == {"logOffset": 2}
+
+
+@pytest.mark.parametrize("leaves_folder", [True, False])
+def test_a_folder_that_is_away_is_waited_for(case: Case, leaves_folder: bool) -> None:
+    folder, aside = case.folder / "in", case.folder / "aside"
+    options = {"path": str(folder), "ignoreMissingFiles": "true"}
+    reader = JsonSource(options).continuousReader(VALUES)
+    path = case.put("a.json")
+    case.put("b.json")
+    read = reader.unit_reader()
+    folder.rename(aside)
+    if leaves_folder:
+        folder.mkdir()
+    with pytest.raises(SourceUnavailableError, match="is not there where this task runs"):
+        list(read(str(path)))
+    if leaves_folder:
+        folder.rmdir()
+    aside.rename(folder)
+    assert [content.num_rows for content in read(str(path))] == [1]
+    path.unlink()
+    assert list(read(str(path))) == []
+
+
+def test_a_file_that_was_away_when_it_was_looked_for_is_not_left_out(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"path": str(case.folder / "in"), "ignoreMissingFiles": "true"}
+    reader = JsonSource(options).continuousReader(VALUES)
+    path, aside = case.put("a.json"), case.folder / "aside"
+    case.put("b.json")
+    path.rename(aside)
+    seen = losses.check_there
+
+    def there(root: str) -> None:
+        if aside.exists():
+            aside.rename(path)
+        seen(root)
+
+    monkeypatch.setattr(losses, "check_there", there)
+    with pytest.raises(SourceUnavailableError, match="was away"):
+        list(reader.unit_reader()(str(path)))
+
+
+def test_names_need_not_be_utf_8(case: Case) -> None:
+    name = os.fsdecode(b"\xe9 50%")
+    archive = case.folder / "archive"
+    options = {"cleanSource": "archive", "sourceArchiveDir": str(archive)}
+    case.put(f"{name}.json", 2)
+    packed = case.put(f"{name}.json.gz", 2)
+    packed.write_bytes(gzip.compress(packed.read_bytes()))
+    case.read()
+    case.put(f"sub{name}/p=1/more{name}.json")
+    case.read(recursiveFileLookup="true", **options)
+    assert case.sink.values() == [0, 1, 2, 3, 4]
+    assert len(list(archive.rglob(f"more{name}.json"))) == 1
+    (case.folder / f"in/bad{name}.json").write_text('{"value":5}\n{"value":"no"}')
+    assert "in/bad/e9 50%.json cannot be read" in failure(case.start(mode="FAILFAST"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_names_of_files_with_columns_need_not_be_utf_8(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "in").mkdir()
+    path, sink = tmp_path / "in" / os.fsdecode(b"\xe9"), Kept()
+    write = {"parquet": parquet.write_table, "orc": orc.write_table}[kind]
+    with path.open("wb") as file:
+        write(pa.table({"value": pa.array([1], pa.int64())}), file)
+    source = FORMATS[kind]({"path": str(tmp_path / "in")})
+    all_read(start(source, VALUES, tmp_path / "checkpoint", sink))
+    assert sink.values() == [1]
+    path.with_name(os.fsdecode(b"\xe8")).write_bytes(b"half a file")
+    told = failure(start(source, VALUES, tmp_path / "checkpoint", sink))
+    assert f"in//e8 cannot be read as {kind}" in told
+
+
+def test_a_folder_that_tells_what_is_no_utf_8_is_named(case: Case) -> None:
+    case.put(os.fsdecode(b"p=\xe9/x.json"))
+    schema = StructType([*VALUES, StructField("p", StringType())])
+    assert "in/p=/e9/x.json tells p=" in failure(case.start(schema))
 
 
 def test_files_are_cleaned_up_when_their_rows_are_committed(case: Case) -> None:
