@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.triggers.telling import EVENTS_MAX
 from engine.checkpoint.rewind import ASIDE
-from engine.checkpoint.rewound import last_rewind
+from engine.checkpoint.rewound import read_rewound
 
 REPORT_WAIT_S = 3.0
 """The progress report follows the commit, at most this late while the query runs."""
@@ -110,18 +109,17 @@ class EpochHistory:
     def _rewound(self, cursor: EpochCursor | None) -> tuple[int, int | None]:
         """The generation of the last rewind, and the lowest epoch taken back since the cursor."""
         storage = self._hook.checkpoint.storage
-        last = last_rewind(storage)
+        last = read_rewound(storage)
         if last is None:
             return -1, None
-        generation = int(json.loads(last)["generation"])
-        if cursor is None or generation <= cursor.rewound:
-            return generation, None
-        taken_back = []
+        if cursor is None or last.generation <= cursor.rewound:
+            return last.generation, None
+        taken_back = [last.to_epoch + 1]  # and those of the rewinds before it:
         for name in storage.files_below(ASIDE):  # one look: most generations are no rewind's
             rewind, _, entry = name.partition("/commits/")
             if rewind.isdecimal() and entry.isdecimal() and int(rewind) > cursor.rewound:
                 taken_back.append(int(entry))
-        return generation, min(taken_back, default=None)
+        return last.generation, min(taken_back)
 
     def _end_after(self, epoch: int) -> int:
         """The first epoch behind this one at which an event ends."""

@@ -60,7 +60,7 @@ def identity(options: Mapping[str, str], tuning: Collection[str] = ()) -> dict[s
     ignored = {name.lower() for name in tuning}
     return clean_options(
         {
-            key.lower(): _plain(key.lower(), _without_secrets(value))
+            key.lower(): _plain(key.lower(), _without_user(value))
             for key, value in sorted(options.items())
             if key.lower() not in ignored and not key.startswith("__")
         }
@@ -85,7 +85,7 @@ def is_told_as(recorded: str | None, value: str | None) -> bool:
     return recorded == value or (value is not None and recorded == _USER_INFO.sub("", value))
 
 
-def _without_secrets(value: str) -> str:
+def _without_user(value: str) -> str:
     return value if _IN_CONTAINER.fullmatch(value) else _USER_INFO.sub("", value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -22,6 +23,7 @@ from airflow_provider_continuous.triggers.events import EpochEventTrigger
 from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rewind import ASIDE
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.test_changed_credentials import Vault, commit
@@ -253,6 +255,17 @@ def test_after_a_rewind_the_epochs_are_told_again(live: LiveCheckpoint) -> None:
     assert history.read(after.cursor).events == []
 
 
+def test_a_rewind_is_known_whose_entries_were_deleted(live: LiveCheckpoint) -> None:
+    live.commit(*range(6))
+    history = EpochHistory(CheckpointHook(live.location))
+    before = history.read(None, from_epoch=0)
+    live.checkpoint.rewind(2, accept_repeats=True)
+    shutil.rmtree(Path(live.location) / ASIDE)
+    assert history.read(before.cursor).next_epoch == 3
+    live.commit(3)
+    assert numbers(history.read(before.cursor).events) == [(3, 3)]
+
+
 def test_another_query_in_the_same_place(live: LiveCheckpoint) -> None:
     live.commit(0, 1)
     cursor = EpochHistory(CheckpointHook(live.location)).read(None).cursor
@@ -265,33 +278,31 @@ def test_another_query_in_the_same_place(live: LiveCheckpoint) -> None:
     assert event["id"] == "another/0/0"
 
 
-def test_a_rewind_is_told_of_while_it_waits(live: LiveCheckpoint, store: AssetStore) -> None:
-    """What commits again has lower numbers than the epoch that is waited for."""
+def rewinds(live: LiveCheckpoint) -> None:
+    live.checkpoint.rewind(2, accept_repeats=True)
+    live.commit(3)
+
+
+def makes_anew(live: LiveCheckpoint) -> None:
+    live.checkpoint.delete()
+    live.checkpoint.create_or_read_query_id("another")
+    live.commit(0)
+
+
+@pytest.mark.parametrize(("happens", "told"), [(rewinds, "1/3"), (makes_anew, "another/0/0")])
+def test_what_goes_on_elsewhere_is_told_of_while_it_waits(
+    live: LiveCheckpoint, store: AssetStore, happens: Callable[[LiveCheckpoint], None], told: str
+) -> None:
+    """What commits then has lower numbers than the epoch that is waited for."""
 
     async def scenario() -> None:
         live.commit(*range(6))
         triggerer = Triggerer(watch(live, from_epoch=0), store)
         await triggerer.events(6)
         await noted(store, 5)
-        live.checkpoint.rewind(2, accept_repeats=True)
-        live.commit(3)
-        assert numbers(await triggerer.events(1)) == [(3, 3)]
-        await triggerer.dies()
-
-    run(scenario)
-
-
-def test_another_query_is_told_of_while_it_waits(live: LiveCheckpoint, store: AssetStore) -> None:
-    async def scenario() -> None:
-        live.commit(*range(6))
-        triggerer = Triggerer(watch(live, from_epoch=0), store)
-        await triggerer.events(6)
-        await noted(store, 5)
-        live.checkpoint.delete()
-        live.checkpoint.create_or_read_query_id("another")
-        live.commit(0)
+        happens(live)
         (event,) = await triggerer.events(1)
-        assert event["id"] == "another/0/0"
+        assert event["id"].endswith(told)
         await triggerer.dies()
 
     run(scenario)

@@ -473,7 +473,10 @@ class FilesRun(HandedRun[FoundFile]):
         return self._is_gone(key) if entry is None else entry <= at
 
     def _is_gone(self, key: str) -> bool:
-        return not self._options.by_name and not Path(key).exists()
+        try:
+            return not self._options.by_name and is_lost(str(self._options.root), key)
+        except SourceUnavailableError:
+            return False
 
     def logged_between(self, start: int, end: int) -> list[str]:
         """The files of the entries from ``start``, exclusive, to ``end``. Told once."""

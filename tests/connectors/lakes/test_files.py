@@ -198,6 +198,28 @@ def test_a_file_that_was_away_when_it_was_looked_for_is_not_left_out(
         list(reader.unit_reader()(str(path)))
 
 
+@pytest.mark.parametrize("leaves_folder", [True, False])
+def test_nothing_counts_as_read_because_the_folder_is_away(case: Case, leaves_folder: bool) -> None:
+    folder, aside = case.folder / "in", case.folder / "aside"
+    reader = JsonSource({"path": str(folder)}).continuousReader(VALUES)
+    path = case.put("a.json")
+    case.put(".keep")
+    reader.openLog(LocalStorage(str(case.checkpoint)), "sources/0")
+    start = reader.initialOffset()
+    reader.handingOut(start)
+    end = reader.latestOffset(start)
+    folder.rename(aside)
+    if leaves_folder:
+        folder.mkdir()
+    assert not reader.hasReached(start, end)
+    if leaves_folder:
+        folder.rmdir()
+    aside.rename(folder)
+    assert not reader.hasReached(start, end)
+    path.unlink()
+    assert reader.hasReached(start, end)
+
+
 def test_names_need_not_be_utf_8(case: Case) -> None:
     name = os.fsdecode(b"\xe9 50%")
     archive = case.folder / "archive"
