@@ -72,6 +72,13 @@ class PartitionReader(ABC):
         return None
 
     @property
+    def has_more(self) -> bool:
+        """Whether something has come since, as far as can be told at once. Asked of a partition
+        that had caught up, at the end of an epoch in which others kept the task busy: what they
+        have brought makes nothing late that was there."""
+        return self.caught_up is False
+
+    @property
     def in_order(self) -> bool:
         """Whether event times come one behind another, more or less, as in one log; not so where
         logs are read one behind another. Asked of a partition that has not caught up: of one in
@@ -127,6 +134,12 @@ class PartitionsReader(ABC):
         """As :attr:`PartitionReader.caught_up`: the places of those that have. None: it cannot
         tell, and all have if a read returns nothing."""
         return None
+
+    def having_more(self, places: Sequence[int]) -> Collection[int]:
+        """As :attr:`PartitionReader.has_more`: those of these places that have. They have caught up
+        no more."""
+        caught_up = self.caught_up
+        return () if caught_up is None else [each for each in places if each not in caught_up]
 
     @property
     def exhausted(self) -> bool:

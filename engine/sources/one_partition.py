@@ -28,6 +28,10 @@ class OnePartition(PartitionReader):
         return None if places is None else 0 in places
 
     @property
+    def has_more(self) -> bool:
+        return bool(self._together.having_more((0,)))
+
+    @property
     def exhausted(self) -> bool:
         return self._together.exhausted
 

@@ -29,10 +29,13 @@ class EventTimes:
         self._ordinal = step.ordinal
         self._come_to_us: dict[int, int] = {}
         """Of each partition, in this run."""
+        self._all_come_to_us: int | None = None
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Forget all rows."""
+        self._came_to_us = self._all_come_to_us
+        """All partitions, by the end of the epoch before."""
         self.newest_us: int | None = None
         self._of_batch: int | None = None
 
@@ -46,6 +49,7 @@ class EventTimes:
         if newest_us is None:
             return
         self.newest_us = _later(self.newest_us, newest_us)
+        self._all_come_to_us = _later(self._all_come_to_us, newest_us)
         if self.partition is not None:
             number = self.partition()
             self._come_to_us[number] = _later(self._come_to_us.get(number), newest_us)
@@ -57,6 +61,9 @@ class EventTimes:
         """
         held = []
         for number, known_by in behind.items():
+            if known_by is Behind.NEWS and self._came_to_us is not None:
+                come_to_us = self._come_to_us.get(number)
+                self._come_to_us[number] = _later(come_to_us, self._came_to_us)
             come_to_us = None if known_by is Behind.NOTHING else self._come_to_us.get(number)
             if come_to_us is not None or known_by is not Behind.TIME_IF_ANY:
                 held.append(come_to_us)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -45,13 +45,16 @@ class Behind(enum.Enum):
     """So it does; as long as there is none, it may well have caught up."""
     NOTHING = enum.auto()
     """It is not in order."""
+    NEWS = enum.auto()
+    """It had caught up, and what it has was not there when the epoch began, or was told then: what
+    the task had read by then tells how far it has come, too."""
 
 
 class TaskInput(ABC):
     """What one task reads.
 
     :ivar wait_s: how long a read waits for records.
-    :ivar has_released: whether one has caught up in the epoch that was :attr:`behind` at the end of
+    :ivar has_released: whether one has caught up in the epoch that was :meth:`behind` at the end of
         the one before.
     """
 
@@ -66,23 +69,41 @@ class TaskInput(ABC):
         """... and of those that had not when they were read last, or were not read yet."""
         self._held: set[int] | None = None
         """Those that were so at the end of the epoch before."""
+        self._has_rested = False
+        """Whether there has been nothing to read since the last batch of the epoch."""
         self.has_released = False
 
     def begin_epoch(self) -> None:
-        """From now on :attr:`behind` is of another epoch."""
+        """From now on, :meth:`behind` is of another epoch."""
         self._caught_up.clear()
         self._held = set() if self._held is None else set(self._behind)
-        self.has_released = False
+        self._has_rested = self.has_released = False
 
-    @property
     def behind(self) -> dict[int, Behind]:
-        """The numbers of the partitions that have not caught up at any time of the epoch."""
-        return {self._numbers[place]: known_by for place, known_by in self._behind.items()}
+        """At the end of an epoch: the numbers of the partitions that have not caught up at any time
+        of it, or have something again that a task without a rest may be long in coming to."""
+        found = {self._numbers[place]: known_by for place, known_by in self._behind.items()}
+        if not self._has_rested:
+            others = [at for at in range(len(self._numbers)) if at not in self._behind]
+            for place in self._having_more(others):
+                self._behind[place] = Behind.TIME
+                found[self._numbers[place]] = Behind.NEWS
+        return found
 
-    def _note(self, place: int, caught_up: bool, known_by: Behind) -> None:
-        """What a read has shown of a partition."""
+    @abstractmethod
+    def _having_more(self, places: Sequence[int]) -> Collection[int]:
+        """Those of these places that have something, as far as they know."""
+
+    def _note(
+        self, place: int, caught_up: bool, known_by: Behind, *, in_epoch: bool = True
+    ) -> None:
+        """What a read has shown of a partition.
+
+        :param in_epoch: else it may have caught up in an earlier epoch.
+        """
         if caught_up:
-            self._caught_up.add(place)
+            if in_epoch:
+                self._caught_up.add(place)
             self._behind.pop(place, None)
             if self._held and place in self._held:
                 self.has_released = True
@@ -187,12 +208,17 @@ class _Together(TaskInput):
             known_by = Behind.TIME
         if len(self._caught_up) < len(self._numbers):
             for place in caught_up:
-                self._note(place, True, known_by)
+                self._note(place, True, known_by, in_epoch=found is None)
+        self._has_rested = found is None
         if found is None:
             return None
         self._turn, batch = found
         self._note(self._turn, self._turn in caught_up, known_by)
         return batch
+
+    def _having_more(self, places: Sequence[int]) -> Collection[int]:
+        with blaming(SourceError, "reading the source", self._numbers):
+            return self._reader.having_more(places)
 
     def take(self, work: Mapping[int, Any]) -> None:
         raise ProtocolError(f"{type(self._reader).__name__} was handed work.")
@@ -235,7 +261,9 @@ class _InTurn(TaskInput):
 
     def read(self) -> pa.RecordBatch | None:
         if len(self._readers) == 1:
-            return self._read(self.wait_s)
+            batch = self._read(self.wait_s)
+            self._has_rested = batch is None
+            return batch
         now_s = monotonic()
         if now_s >= self._next_round_s:
             began_s = now_s
@@ -245,6 +273,7 @@ class _InTurn(TaskInput):
                 if self._has_word:
                     self._has_word = False
                     return None
+            self._has_rested = True
             now_s = monotonic()
             pause_s = min(max((now_s - began_s) / _ASKING_SHARE, MARKER_POLL_S), PAUSE_MAX_S)
             self._next_round_s = now_s + pause_s
@@ -287,7 +316,13 @@ class _InTurn(TaskInput):
         else:
             known_by = Behind.TIME if reader.in_order else Behind.NOTHING
             self._note(self._turn, caught_up, known_by)
+        if batch is not None:
+            self._has_rested = False
         return batch
+
+    def _having_more(self, places: Sequence[int]) -> Collection[int]:
+        with blaming(SourceError, "reading the source", self._numbers):
+            return [place for place in places if self._readers[place].has_more]
 
     def close(self) -> None:
         failure: Exception | None = None

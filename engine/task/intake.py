@@ -78,9 +78,8 @@ class Intake(ABC):
         """The number of the one that the last batch came from."""
         raise ProtocolError(f"{type(self).__name__} reads no partition.")
 
-    @property
     def behind(self) -> Mapping[int, Behind]:
-        """The numbers of the partitions that have not caught up in the epoch."""
+        """At the end of an epoch: the numbers of the partitions for which a watermark waits."""
         return {}
 
     def fill(self, epoch: int) -> None:  # noqa: B027
@@ -125,6 +124,7 @@ class SourceIntake(Intake):
     ) -> None:
         super().__init__(spec, channel, clock)
         self._reading, self._source, self._is_full = reading, source, is_full
+        self._has_watermark = any(isinstance(each, Watermark) for each in spec.pipeline.steps)
         self._told_epoch = -1
         """The newest that the driver knows not to be empty."""
 
@@ -140,9 +140,8 @@ class SourceIntake(Intake):
     def partition(self) -> int:
         return self._source.partition
 
-    @property
     def behind(self) -> Mapping[int, Behind]:
-        return self._source.behind
+        return self._source.behind() if self._has_watermark else {}
 
     def committed(self, ends: tuple[Offset, ...]) -> None:
         if self._reading.tells_commits:
@@ -163,7 +162,6 @@ class SourceIntake(Intake):
         channel, source = self._channel, self._source
         source.begin_epoch()
         bounded, done = self._reading.until is not None, self._reading.done
-        has_watermark = any(isinstance(each, Watermark) for each in self._spec.pipeline.steps)
         if tells_idle:
             source.wait_s = MARKER_POLL_S
         reading = blaming(SourceError, "reading the source", lambda: (source.partition,), epoch)
@@ -182,7 +180,11 @@ class SourceIntake(Intake):
             if batch is not None and source.partition in done:
                 continue
             # What has released a watermark does not wait for the end of an empty epoch.
-            if batch is not None or counters.bad_records or (has_watermark and source.has_released):
+            if (
+                batch is not None
+                or counters.bad_records
+                or (self._has_watermark and source.has_released)
+            ):
                 self.fill(epoch)
             if batch is not None:
                 counters.rows_read += batch.num_rows

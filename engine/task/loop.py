@@ -367,7 +367,7 @@ class _Task:
                 counters.transforming_us = max(0, asking_ns - arrivals.waited_ns) // 1000
                 counters.observed = transform.observed()
                 counters.event_times_us = transform.event_times_us()
-                counters.held_us = transform.held_us(intake.behind)
+                counters.held_us = transform.held_us(intake.behind())
                 counters.late_rows, counters.due_ms = dict(self._clock.late), self._clock.due_ms
                 counters.state_rows = {each.name: each.row_count for each in transform.stateful}
                 if self._writer.takes_empty and self._clock.is_filled and not counters.rows_written:

@@ -199,10 +199,15 @@ class TellingReader(PartitionReader):
     def __init__(self, caught_up: bool | None, *, in_order: bool = True) -> None:
         self.batches: list[pa.RecordBatch] = []
         self.tells, self.ordered = caught_up, in_order
+        self.has: bool | None = None
 
     @property
     def caught_up(self) -> bool | None:
         return self.tells
+
+    @property
+    def has_more(self) -> bool:
+        return super().has_more if self.has is None else self.has
 
     @property
     def in_order(self) -> bool:
@@ -246,27 +251,49 @@ def test_a_partition_has_caught_up_when_it_says_so(monkeypatch: pytest.MonkeyPat
     source.begin_epoch()
     assert source.read()
     assert source.read()
-    assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}
+    assert source.behind() == {4: Behind.TIME, 5: Behind.NOTHING}
     readers[1].tells = True
     assert source.read()
     assert source.read()
-    assert source.behind == {4: Behind.TIME}
+    assert source.behind() == {4: Behind.TIME}
     readers[1].tells = False
     readers[1].batches = [BATCH]
     assert source.read()
-    assert source.behind == {4: Behind.TIME}, "it had, at some time of the epoch"
+    readers[1].has = False
+    assert source.behind() == {4: Behind.TIME}, "it had, at some time of the epoch"
     assert not source.has_released, "no epoch was told that it was behind"
     source.begin_epoch()
-    assert source.behind == {4: Behind.TIME}, "nothing was read of it in this one"
+    assert source.behind() == {4: Behind.TIME}, "nothing was read of it in this one"
     assert not source.has_released
     readers[1].batches = [BATCH]
     assert source.read()
-    assert source.behind == {4: Behind.TIME, 5: Behind.NOTHING}
+    assert source.behind() == {4: Behind.TIME, 5: Behind.NOTHING}
     source.begin_epoch()
     readers[1].tells = True
     assert source.read() is None
     assert source.read() is None
-    assert source.behind == {4: Behind.TIME}
+    assert source.behind() == {4: Behind.TIME}
+    assert source.has_released
+
+
+def test_one_that_has_something_again_is_behind_if_others_keep_the_task_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers = [TellingReader(True), TellingReader(True, in_order=False)]
+    source = in_turn(monkeypatch, *readers)
+    source.begin_epoch()
+    assert source.read() is None
+    readers[1].has = True
+    assert source.behind() == {}, "the task comes to it at once"
+    source.begin_epoch()
+    assert source.behind() == {5: Behind.NEWS}, "it was not asked"
+    readers[1].has = False
+    readers[0].batches = [BATCH, BATCH]
+    source.begin_epoch()
+    assert source.read()
+    assert source.behind() == {5: Behind.TIME}, "not since the epoch before"
+    assert source.read()
+    assert source.behind() == {}
     assert source.has_released
 
 
@@ -274,11 +301,11 @@ def test_or_when_it_has_nothing_if_it_cannot_tell(monkeypatch: pytest.MonkeyPatc
     reader = TellingReader(None)
     source = in_turn(monkeypatch, reader)
     reader.batches = [BATCH]
-    assert source.behind == {4: Behind.TIME}, "it was not read yet"
+    assert source.behind() == {4: Behind.TIME}, "it was not read yet"
     assert source.read()
-    assert source.behind == {4: Behind.TIME_IF_ANY}
+    assert source.behind() == {4: Behind.TIME_IF_ANY}
     assert source.read() is None
-    assert source.behind == {}
+    assert source.behind() == {}
 
 
 def test_partitions_that_are_read_together_catch_up_one_by_one(
@@ -288,16 +315,25 @@ def test_partitions_that_are_read_together_catch_up_one_by_one(
     source = ModelReader(Feed(2))
     monkeypatch.setattr(source, "openTogether", lambda partitions, until: together)
     read = open_input(Reading(source, (0, 1), PIPELINE, 4), None)
-    assert read.behind == {4: Behind.TIME, 5: Behind.TIME}, "nothing was read yet"
+    assert read.behind() == {4: Behind.TIME, 5: Behind.TIME}, "nothing was read yet"
     together.found = [0, 1]
     assert read.read()
-    assert read.behind == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}, "it may have nothing"
+    assert read.behind() == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}, "it may have nothing"
     assert read.read()
-    assert read.behind == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}
+    assert read.behind() == {4: Behind.TIME_IF_ANY, 5: Behind.TIME_IF_ANY}
     assert read.read() is None
-    assert read.behind == {}
+    assert read.behind() == {}
     read.begin_epoch()
     together.tells, together.found = {0}, [0, 1]
     assert read.read()
     assert read.read()
-    assert read.behind == {5: Behind.TIME}
+    assert read.behind() == {5: Behind.TIME}
+    together.found = [1]
+    together.tells = {0}
+    assert read.read()
+    together.tells, together.found = {0, 1}, [0]
+    assert read.read()
+    assert read.behind() == {}
+    together.tells, together.found = {0}, [1]
+    assert read.read()
+    assert read.behind() == {5: Behind.TIME}, "the batch of another does not tell since when it had"

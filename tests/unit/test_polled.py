@@ -193,6 +193,18 @@ def test_bad_records_of_a_large_range_are_not_held_back_either(
     reader.close()
 
 
+def test_what_has_come_meanwhile_is_known() -> None:
+    class Twice(Scripted):
+        ends = ({"next": 2}, {"next": 4})
+
+    reader = opened(Twice())
+    assert ids(reader, 2) == [0, 1]
+    wait_until(lambda: reader.has_more, "another range", WAIT_S)
+    assert ids(reader, 2) == [0, 1]
+    assert not reader.has_more
+    reader.close()
+
+
 def test_a_reader_that_waits_is_interrupted() -> None:
     class Idle(Scripted):
         ends = ({"next": 0},)

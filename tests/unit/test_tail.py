@@ -25,6 +25,7 @@ from engine.sources.tail.data_source import TailDataSource, TailReader
 from engine.sources.tail.ends import latest_offset
 from engine.sources.tail.name_filter import NameFilter
 from engine.sources.tail.watched_folder import Folder
+from tests.waiting import wait_until
 
 ID = StructType().add("id", "long")
 TEXT = StructType().add("value", "string")
@@ -411,3 +412,15 @@ def test_files_that_are_read_one_behind_another_are_in_no_order(tmp_path: Path) 
         if partition.read(0.1) is not None:
             seen.append((partition.caught_up, partition.in_order))
     assert seen == [(False, False), (True, False)]
+
+
+def test_a_file_that_grows_while_others_are_read_is_known_to_have_more(tmp_path: Path) -> None:
+    write_ids(tmp_path / "a.json", 1)
+    partition = open_one(reader(tmp_path))
+    assert read_rows(partition, 1) == [1]
+    assert not partition.has_more
+    write_ids(tmp_path / "a.json", 2)
+    wait_until(lambda: partition.has_more, "another look")
+    assert not partition.caught_up
+    assert read_rows(partition, 1) == [2]
+    assert not partition.has_more

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -91,7 +91,11 @@ class KafkaPartitionsReader(PartitionsReader):
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
-        self._at_end: set[int] = set()
+        self._at_end: dict[int, int] = {}
+        """The places that have caught up → how many records the broker had told of by then, with
+        those of transactions that are open."""
+        self._doubted: dict[int, int] = {}
+        """Those of which it has told of more since."""
         self._with_gaps: set[TopicPartition] = set()
         self._complaints = Complaints()
         self._opened_s = time.monotonic()
@@ -123,7 +127,18 @@ class KafkaPartitionsReader(PartitionsReader):
         ready = {self._places[at] for at, _, _ in self._ready}
         if self._complaints.since_s is not None:  # what was heard of them before may be old
             ready.update(self._places[at] for at in self._quiet())
-        return self._at_end - ready if ready else self._at_end
+        return self._at_end.keys() - ready if ready else self._at_end.keys()
+
+    def having_more(self, places: Sequence[int]) -> Collection[int]:
+        caught_up, partitions = self.caught_up, tuple(self._places)
+        found = [
+            place
+            for place in places
+            if place not in caught_up or self._told_end(partitions[place]) > self._at_end[place]
+        ]
+        for place in self._at_end.keys() & found:
+            self._doubted[place] = self._at_end.pop(place)
+        return found
 
     @property
     def exhausted(self) -> bool:
@@ -141,7 +156,9 @@ class KafkaPartitionsReader(PartitionsReader):
         with self._speaking("cannot be read"):
             first = self._consumer.poll(timeout_s)
             self._see_that_it_answers(nothing_came=first is None)
-            if first is None:
+            if first is None:  # it is of a transaction, if there is more
+                self._at_end.update(self._doubted)
+                self._doubted.clear()
                 return
             messages = [first, *self._consumer.consume(BATCH_ROWS - 1, 0)]
         has_events = any(map(self._kafka.Message.error, messages))
@@ -162,7 +179,9 @@ class KafkaPartitionsReader(PartitionsReader):
         self, at: TopicPartition, messages: list[Any], has_events: bool
     ) -> pa.RecordBatch | None:
         """The batch of these messages; the position is then behind them."""
-        self._at_end.discard(self._places[at])  # before what they tell is heard
+        place = self._places[at]
+        for told in (self._at_end, self._doubted):  # before what they tell is heard
+            told.pop(place, None)
         position = self._positions[at]
         if has_events:
             messages, position = self._without_events(at, messages)
@@ -171,8 +190,10 @@ class KafkaPartitionsReader(PartitionsReader):
             if behind - position != len(messages):
                 self._with_gaps.add(at)
             position = max(position, behind)
-            if self._is_at_end(at, position):
-                self._at_end.add(self._places[at])
+            # What ends a transaction may be behind its last record: no record is, and no position
+            # was told yet.
+            if 0 <= (end := self._told_end(at)) <= position + (at in self._with_gaps):
+                self._at_end[place] = end
         if self._until is not None:
             end = self._until[at]
             messages = [each for each in messages if each.offset() < end]
@@ -180,12 +201,10 @@ class KafkaPartitionsReader(PartitionsReader):
         self._positions[at] = position
         return self._batch(at, messages) if messages else None
 
-    def _is_at_end(self, at: TopicPartition, position: int) -> bool:
-        """Whether nothing more was there when the broker last answered. What ends a transaction may
-        be behind its last record: no record is, and no position was told yet."""
+    def _told_end(self, at: TopicPartition) -> int:
+        """Where the partition ended when the broker last answered; -1: it has not."""
         found = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(*at), cached=True)
-        end = -1 if found is None else int(found[1])
-        return 0 <= end <= position + (at in self._with_gaps)
+        return -1 if found is None else int(found[1])
 
     def _batch(self, at: TopicPartition, messages: Sequence[Any]) -> pa.RecordBatch | None:
         """Of those that can be rows; None if none can.
@@ -237,7 +256,7 @@ class KafkaPartitionsReader(PartitionsReader):
                 records.append(message)
             elif error.name() == "_PARTITION_EOF":
                 position = max(position, message.offset())
-                self._at_end.add(self._places[at])
+                self._at_end[self._places[at]] = max(position, self._told_end(at))
                 if self._until is not None and position < self._until[at]:
                     position = self._see_that_more_comes(at, position)
             elif error.name() in ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"):
@@ -323,7 +342,7 @@ class KafkaPartitionsReader(PartitionsReader):
         _, end = self._watermarks(at, timeout_s)
         self._heard_s[at] = time.monotonic()
         if self._positions[at] + (at in self._with_gaps) < end:  # as it comes, it is told
-            self._at_end.discard(self._places[at])
+            self._at_end.pop(self._places[at], None)
 
     def _watermarks(self, at: TopicPartition, timeout_s: float = _ASK_S) -> tuple[int, int]:
         """Where a partition begins and ends; its leader is asked."""

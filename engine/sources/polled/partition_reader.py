@@ -156,6 +156,10 @@ class PolledPartitionReader(PartitionReader):
         return self._offset
 
     @property
+    def has_more(self) -> bool:
+        return bool(self._pieces)
+
+    @property
     def midway(self) -> bool:
         return self._midway
 

@@ -231,6 +231,12 @@ class TailPartitionReader(PartitionReader):
         return not self._pending
 
     @property
+    def has_more(self) -> bool:
+        if not self._pending and self._until is None and time.monotonic() >= self._next_look_s:
+            self._look()
+        return bool(self._pending)
+
+    @property
     def in_order(self) -> bool:
         return not self._has_several
 

@@ -164,6 +164,46 @@ def test_a_partition_has_caught_up_where_it_ends(topic: Topic) -> None:
     driver.stop()
 
 
+def test_a_partition_that_is_not_asked_tells_that_it_has_more(topic: Topic) -> None:
+    """What the client has fetched of it stands behind what it has of others."""
+    driver = reader_of(topic)
+    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
+    assert isinstance(reader, KafkaPartitionsReader)
+    with contextlib.closing(reader):
+        wait_until(lambda: reader.read(0.05) or reader.caught_up == {0, 1}, "both have caught up")
+        assert reader.having_more([0, 1]) == []
+        produced(topic.kafka, topic.name, map(str, range(20_000)), partition=0)
+        produced(topic.kafka, topic.name, ["0"], partition=1)
+        wait_until(lambda: reader.having_more([1]) == [1], "it has more")
+        assert 1 not in reader.caught_up
+        assert len(batches_of(reader, 20_001)) == 20_001
+        wait_until(lambda: reader.read(0.05) or reader.caught_up == {0, 1}, "they have again")
+    driver.stop()
+
+
+def test_of_a_transaction_that_is_open_there_is_nothing_yet(topic: Topic) -> None:
+    producer = Producer(
+        {"bootstrap.servers": topic.kafka.bootstrap, "transactional.id": topic.name}
+    )
+    producer.init_transactions(READY_S)
+    producer.begin_transaction()
+    driver = reader_of(topic)
+    reader = driver.openTogether(driver.partitions(driver.initialOffset()))
+    assert isinstance(reader, KafkaPartitionsReader)
+    with contextlib.closing(reader):
+        wait_until(lambda: reader.read(0.05) or reader.caught_up == {0, 1}, "both have caught up")
+        producer.produce(topic.name, "0", partition=1)
+        producer.flush(READY_S)
+        wait_until(lambda: reader.having_more([1]) == [1], "it may have more")
+        wait_until(lambda: reader.read(0.05) or reader.caught_up == {0, 1}, "a rest tells")
+        assert reader.having_more([1]) == [1]
+        producer.commit_transaction(READY_S)
+        assert len(batches_of(reader, 1)) == 1
+        wait_until(lambda: reader.read(0.05) or reader.caught_up == {0, 1}, "they have again")
+        assert reader.having_more([0, 1]) == []
+    driver.stop()
+
+
 @pytest.mark.parametrize("in_transactions", [False, True])
 def test_a_partition_in_which_something_always_comes_has_caught_up(
     kafka: Cluster, in_transactions: bool
