@@ -3,8 +3,7 @@
 What such a node needs of each row is computed in front of the exchange; what the query makes of the
 results behind it: the rest of its expressions, HAVING, projections.
 
-As in Spark, floating numbers are normalised where they are grouped by (-0.0 is 0.0), and not where
-they are deduplicated by.
+As in Spark, -0.0 and 0.0 are one key, and so are all NaNs.
 
 Source: Spark's ``StatefulAggregationStrategy``, ``StreamingDeduplicationStrategy``,
 ``PhysicalAggregation``, ``NormalizeFloatingNumbers``.
