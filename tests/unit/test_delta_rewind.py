@@ -180,3 +180,18 @@ def test_a_history_that_is_gone_is_not_needed_where_nothing_came_later(tmp_path:
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
     rewound(tmp_path, 1, generation=1)
     assert ids(tmp_path) == [0, 10]
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b"])
+def test_a_table_whose_history_cannot_be_read_is_not_rewound(tmp_path: Path, name: str) -> None:
+    """Delta's client finds none there, and nothing tells that files were rewritten."""
+    query = Query(writer(tmp_path / name))
+    query.commit(0, rows(1))
+    query.commit(1, rows(2))
+    DeltaTable(str(tmp_path / name)).optimize.compact()
+    query.sink.rewind(1)  # nothing came later
+    with pytest.raises(ConfigError, match="its history does not reach back to epoch 0"):
+        query.sink.checkRewind(0)
+    with pytest.raises(ConfigError, match="its history does not reach back to epoch 0"):
+        query.sink.rewind(0)
+    assert ids(tmp_path / name) == [1, 2]

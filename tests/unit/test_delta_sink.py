@@ -25,6 +25,8 @@ from engine.errors import (
 )
 from engine.sinks.files import row_files
 from engine.sinks.lakes import table_log
+from engine.sinks.reopen import reopen_sink
+from engine.sources.delta.data_source import DeltaSource
 from tests.unit.delta_tables import data_files, ids, read, writer
 from tests.unit.lake_queries import QUERY, SCHEMA, Query, rows
 
@@ -322,3 +324,59 @@ def test_a_start_with_nothing_left_makes_no_commit(tmp_path: Path) -> None:
     Query(writer(tmp_path)).commit(0, rows(1))
     Query(writer(tmp_path), generation=1, logged=0)
     assert DeltaTable(str(tmp_path)).version() == 1
+
+
+ODD = ["a b", "100%", "a%b", "a%zz", "ä:é", "a=b&c", "[a]*{b}", "~", "'\"`$;|<>^", " a ", "\u2028"]
+MISREAD = [
+    "feature%2Fa",
+    "a%20b",
+    "a%25",
+    "%c3%a4",
+    "a%FF",
+    "a\\b",
+    "a\nb",
+    "a\x7f",
+    "a\0",
+    "\udcff",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_folder_may_have_an_odd_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name / "table"
+    Query(writer(folder)).commit(0, rows(1, 2))
+    again = Query(writer(folder.as_uri()), generation=1, logged=0)
+    again.commit(1, rows(3))
+    assert again.sink._log.strays() == []
+    assert ids(folder) == [1, 2, 3]
+    again.sink.rewind(0)
+    assert ids(folder) == [1, 2]
+
+
+@pytest.mark.parametrize("name", MISREAD)
+@pytest.mark.parametrize("table", ["{}", "{}/table"])
+def test_a_folder_in_which_delta_s_client_finds_no_table_is_refused(
+    tmp_path: Path, name: str, table: str
+) -> None:
+    folder = tmp_path / table.format(name)
+    for refuses in (
+        lambda: writer(folder),
+        lambda: reopen_sink("delta", {"path": str(folder)}),
+        lambda: DeltaSource({"path": str(folder)}),
+    ):
+        with pytest.raises(ConfigError, match=r"Delta's client misreads .* in a path") as refused:
+            refuses()
+        assert "Choose another folder" in str(refused.value.hint)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_link_leads_to_is_what_delta_s_client_reads(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "a%2Fb").mkdir()
+    (tmp_path / "to%20plain").symlink_to(tmp_path / "plain")
+    (tmp_path / "to odd").symlink_to(tmp_path / "a%2Fb")
+    Query(writer(tmp_path / "to%20plain")).commit(0, rows(1))
+    assert ids(tmp_path / "plain") == [1]
+    with pytest.raises(ConfigError, match="a%2Fb/table"):
+        writer(tmp_path / "to odd" / "table")

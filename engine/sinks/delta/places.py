@@ -5,10 +5,13 @@ Paths are relative to the table's folder, with slashes.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -17,11 +20,14 @@ import pyarrow.fs as pa_fs
 
 from engine.base import durable as disk
 from engine.base.locations import local_path
+from engine.errors import ConfigError
 from engine.sinks.delta.schemas import OWNER
 from engine.sinks.files import places
 from engine.sinks.files.epoch_files import check_root
 
 LOG_FOLDER: Final = "_delta_log"
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")
+"""What Delta's client writes under its name and looks for under another one, or does not write."""
 
 
 class Place(ABC):
@@ -84,13 +90,30 @@ class Place(ABC):
         """What the table's log has got with these versions stays so."""
 
 
-def place_of(location: str, storage_options: Mapping[str, str]) -> Place:
+def place_of(location: str, storage_options: Mapping[str, str], owner: str = OWNER) -> Place:
     """:param location: a path, or a URL.
-    :raises ConfigError: it is a path of another machine."""
+    :param owner: who wants to know, for errors.
+    :raises ConfigError: it is a path of another machine, or one that Delta's client misreads.
+    """
     scheme = urlsplit(location).scheme
     if len(scheme) <= 1 or scheme == "file":
-        return DiskPlace(local_path(location, OWNER))
+        place = DiskPlace(local_path(location, owner))
+        _check_name(place.root, owner)
+        return place
     return StorePlace(location.rstrip("/"), storage_options)
+
+
+def _check_name(folder: Path, owner: str) -> None:
+    """A URL does not help: Delta's client makes the same of both. It follows links."""
+    with suppress(ValueError):  # there is no such name, but it may be in an error
+        folder = Path(os.path.realpath(folder))
+    found = _MISREAD.search(folder.as_posix())
+    if found is not None:
+        raise ConfigError(
+            f"{owner} cannot use {str(folder)!r}: Delta's client misreads {found.group()!r} in a "
+            "path, and would not find the table that it has made there.",
+            hint="Choose another folder. A link to this one is read as this one.",
+        )
 
 
 class DiskPlace(places.DiskPlace, Place):

@@ -113,7 +113,8 @@ class DeltaRewind:
                 if path.rpartition("/")[2] not in partly
             ),
             (_note(commit) for commit in history),
-            is_whole=not history or history[-1]["version"] == 0 or is_last(newest, epoch),
+            # None at all: Delta's client reads none in a folder whose path has # or ?.
+            is_whole=(bool(history) and history[-1]["version"] == 0) or is_last(newest, epoch),
         )
 
 

@@ -108,9 +108,16 @@ class SqlAlchemyWriter(TableWriter[SqlAlchemyEpochs, Target], ShippingWriter):
         """
         target = self._found
         tables = unpack(messages, self._columns, target.needed)
-        if tables:
-            self._epochs.commit(
-                self._bound,
-                batchId,
-                lambda: target.write(self._epochs.connected(), tables, batchId),
-            )
+        if not tables:
+            return
+        known = self.latestEpoch()
+        # What is there already is not prepared. Where a replica without it has taken over since,
+        # it is prepared late: if that lasts too long, the next start knows that it is not there.
+        prepared = None if known is not None and known >= batchId else target.prepare(tables)
+        self._epochs.commit(
+            self._bound,
+            batchId,
+            lambda: target.write(
+                self._epochs.connected(), prepared or target.prepare(tables), batchId
+            ),
+        )

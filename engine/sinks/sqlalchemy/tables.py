@@ -7,7 +7,7 @@ three statements, each for all rows: delete, update, insert what is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +15,11 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from engine.errors import ConfigError
-from engine.expressions.types import TIMESTAMP, sql_name
+from engine.expressions.types import sql_name
 from engine.sinks.databases.rows import Mode, Rows
 from engine.sinks.sqlalchemy.columns import bytes_max, fits, has_zones, times_of, type_of_new
 from engine.sinks.sqlalchemy.database import OWNER
+from engine.sinks.sqlalchemy.prepared import Prepared, prepare
 from engine.sinks.sqlalchemy.values import Limits
 
 if TYPE_CHECKING:
@@ -102,19 +103,26 @@ class Target:
             takes_infinity=self._dialect in ("postgresql", "duckdb", "sqlite"),
         )
 
-    def write(self, connection: Connection, tables: Sequence[pa.Table], epoch: int) -> None:
-        """Append or replace the rows of an epoch.
+    def prepare(self, tables: Sequence[pa.Table]) -> Prepared:
+        """The rows of an epoch as :meth:`write` takes them.
 
         :param tables: of each task that has any.
         """
+        return prepare(tables, self._rows, has_zones=has_zones(self._dialect))
+
+    def write(self, connection: Connection, prepared: Prepared, epoch: int) -> None:
+        """Append or replace the rows of an epoch.
+
+        Within the transaction a thousand rows are looked at between two statements, never all: a
+        driver that is silent for long is thrown out.
+        """
         if self._rows.key:
-            self._replace(connection, pa.concat_tables(tables))
+            self._replace(connection, prepared)
             return
         insert = sa.insert(self._table)
         own = {} if self._rows.epoch_column is None else {self._rows.epoch_column: epoch}
-        for table in tables:
-            for some in self._chunks(table):
-                connection.execute(insert, [{**row, **own} for row in some])
+        for some in _chunks(prepared.kept):
+            connection.execute(insert, [{**row, **own} for row in some])
 
     def delete_behind(self, connection: Connection, epoch: int) -> None:
         """Delete the rows of later epochs, if it is known which they are."""
@@ -122,19 +130,13 @@ class Target:
         if name is not None:
             connection.execute(sa.delete(self._table).where(self._table.c[name] > epoch))
 
-    def _replace(self, connection: Connection, rows: pa.Table) -> None:
-        last = self._last_of_each_key(rows)
-        gone = None
-        if self._rows.deletes is not None:
-            is_gone = last.column(self._rows.deletes).combine_chunks().fill_null(False)
-            gone, last = last.filter(is_gone), last.filter(pa.compute.invert(is_gone))
+    def _replace(self, connection: Connection, prepared: Prepared) -> None:
         columns = self._table.c
         same = sa.and_(
             *(columns[name] == self._bound(name, self._key_prefix) for name in self._rows.key)
         )
-        if gone is not None:
-            for some in self._chunks(gone.select(self._rows.key)):
-                connection.execute(sa.delete(self._table).where(same), self._keyed(some))
+        for some in _chunks(prepared.gone):
+            connection.execute(sa.delete(self._table).where(same), self._keyed(some))
         others = [name for name in self._rows.types if name not in self._rows.key]
         update = sa.update(self._table).where(same)
         update = update.values({name: self._bound(name) for name in others})
@@ -142,7 +144,7 @@ class Target:
             ~sa.exists(sa.select(sa.literal(1)).select_from(self._table).where(same))
         )
         insert = sa.insert(self._table).from_select(list(self._rows.types), new)
-        for some in self._chunks(last):
+        for some in _chunks(prepared.kept):
             keyed = self._keyed(some, list(self._rows.types))
             if others:
                 connection.execute(update, self._keyed(some, others))
@@ -163,20 +165,6 @@ class Target:
             }
             for row in rows
         ]
-
-    def _last_of_each_key(self, rows: pa.Table) -> pa.Table:
-        keys = zip(*(rows.column(name).to_pylist() for name in self._rows.key), strict=True)
-        places = {key: place for place, key in enumerate(keys)}
-        return rows.take(pa.array(sorted(places.values()), pa.int64()))
-
-    def _chunks(self, table: pa.Table) -> Iterator[list[dict[str, Any]]]:
-        if not has_zones(self._dialect):
-            for place, each in enumerate(table.schema):
-                if each.type == TIMESTAMP:
-                    naive = table.column(place).cast(pa.timestamp("us"))
-                    table = table.set_column(place, each.name, naive)
-        for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            yield table.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 def look_up(
@@ -236,6 +224,12 @@ def create(connection: Connection, place: Place, rows: Rows) -> None:
     )
     table.create(connection, checkfirst=True)
     connection.commit()
+
+
+def _chunks(tables: Iterable[pa.Table]) -> Iterator[list[dict[str, Any]]]:
+    for table in tables:
+        for start in range(0, table.num_rows, ROWS_AT_ONCE):
+            yield table.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 def _problems(table: sa.Table, rows: Rows, dialect: str, is_whole: bool) -> Iterator[str]:

@@ -70,7 +70,7 @@ class DeltaSource(DataSource):
                 hint="Leave one of them out.",
             )
         self._options = DeltaOptions(
-            place=place_of(location, settings),
+            place=place_of(location, settings, OWNER),
             storage_options=settings,
             partitions=taken.integer("numPartitions", PARTITIONS, minimum=1, maximum=10_000),
             poll_s=taken.integer("pollIntervalMs", 100, minimum=1) / 1000,

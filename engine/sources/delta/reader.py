@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from engine.errors import ConfigError
 from engine.sinks.delta.table_log import STORAGE
 from engine.sources.contract import TUNING_OPTIONS, Offset
 from engine.sources.delta.options import DeltaOptions
@@ -75,10 +76,18 @@ class DeltaReader(HandedReader):
 
 
 def _version_of_time(table: DeltaTable, start_ms: int) -> int:
-    """The first version of this time or later; the next one if there is none."""
+    """The first version of this time or later; the next one if there is none.
+
+    :raises ConfigError: it is not known.
+    """
+    history = table.history()
+    if not history:
+        raise ConfigError(
+            f"{OWNER}: the option startingTimestamp needs the times of versions, and Delta's "
+            f"client finds no history of the table {table.table_uri}.",
+            hint="It finds none in a local folder whose path has # or ?. Set startingVersion.",
+        )
     later = [
-        int(each["version"])
-        for each in table.history()
-        if int(each.get("timestamp") or 0) >= start_ms
+        int(each["version"]) for each in history if int(each.get("timestamp") or 0) >= start_ms
     ]
     return min(later, default=table.version() + 1)

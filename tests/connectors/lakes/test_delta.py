@@ -361,6 +361,18 @@ def test_options_are_refused_aloud(case: DeltaCase, options: dict[str, str], tex
         case.start(**options)
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b"])
+def test_a_time_is_refused_where_no_history_is_read(tmp_path: Path, name: str) -> None:
+    """Delta's client finds none in such a folder."""
+    (tmp_path / name).mkdir()
+    case = DeltaCase(tmp_path / name)
+    case.add(0)
+    with pytest.raises(ConfigError, match=r"startingTimestamp.*no history"):
+        case.start(startingTimestamp="2020-01-01T00:00:00Z")
+    case.read(startingVersion="0")
+    assert case.sink.values() == [0]
+
+
 @pytest.mark.parametrize(
     ("action", "text"),
     [

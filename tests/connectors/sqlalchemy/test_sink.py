@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from engine.errors import (
     SinkUnavailableError,
 )
 from engine.sinks.sqlalchemy import database as databases
+from engine.sinks.sqlalchemy import prepared
 from tests.connectors.databases.queries import CHANGES, KEYED, Query, changes, rows
 from tests.connectors.databases.tables import DATABASES, Database
 from tests.servers.postgresql import PASSWORD
@@ -80,23 +82,64 @@ def test_a_transaction_that_another_driver_has_open_is_waited_for_and_not_seen(
     assert database.ids() == [1]
 
 
-def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(database: Database) -> None:
-    throws_out = {
-        "postgresql": "SET idle_in_transaction_session_timeout = ",
-        "mariadb": "SET idle_transaction_timeout = ",
-    }
+SLEEPS = {
+    "postgresql": ("SET idle_in_transaction_session_timeout = ", "1000"),
+    "mariadb": ("SET idle_transaction_timeout = ", "1"),
+}
+"""By dialect: what sets how long a driver may say nothing in a transaction, and a second."""
+
+
+def dialect_of(database: Database) -> str:
     with database.engine.connect() as connection:
-        sets = throws_out.get(databases.dialect_of(connection))
+        return databases.dialect_of(connection)
+
+
+def test_a_driver_that_sleeps_in_its_transaction_is_thrown_out(database: Database) -> None:
+    sets = SLEEPS.get(dialect_of(database))
     if sets is None:
         return  # it cannot do that
-    assert [each for first in databases._FIRST.values() for each in first if each.startswith(sets)]
+    told = [each for first in databases._FIRST.values() for each in first]
+    assert [each for each in told if each.startswith(sets[0])]
     old = Query(database.writer())
     message = old.prepare(0, rows(1))
     with pytest.raises(SinkUnavailableError), old.sink._epochs.changing(old.context):  # noqa: PT012
-        soon = "1000" if database.dialect == "postgresql" else "1"
-        old.sink._epochs.connected().exec_driver_sql(sets + soon)  # it sleeps from now on
+        old.sink._epochs.connected().exec_driver_sql("".join(sets))  # it sleeps from now on
         Query(database.writer(), generation=1, logged=0, prepared=[(0, [message])])
         old.sink._epochs.note(old.context, 7)
+    assert database.ids() == [1]
+
+
+def test_an_epoch_whose_rows_take_long_to_prepare_is_committed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are prepared before the transaction, in which the database waits for nobody so long."""
+    dialect = dialect_of(database)
+    if dialect in SLEEPS:
+        first = [*databases._FIRST[dialect], "".join(SLEEPS[dialect])]
+        monkeypatch.setattr(databases, "_FIRST", {dialect: first})
+    right, is_open = prepared.last_of_each_key, []
+
+    def takes_long(*given: Any) -> pa.Table:
+        connection = query.sink._epochs.connected()
+        is_open.append(connection.in_transaction())
+        threading.Event().wait(1.5 if dialect in SLEEPS else 0)
+        return right(*given)
+
+    monkeypatch.setattr(prepared, "last_of_each_key", takes_long)
+    query = Query(database.writer(CHANGES, **KEYED))
+    query.commit(0, changes((1, "a", False), (2, "b", False), (1, "c", False)))
+    message = query.prepare(1, changes((2, "b", True)))
+    query.sink.commit([message], 1)
+    assert database.read(f"SELECT id, name FROM {database.table}") == [(1, "c")]
+    assert is_open == [False, False]
+    again = [(1, [message])]
+    query = Query(database.writer(CHANGES, **KEYED), generation=1, logged=1, prepared=again)
+    assert is_open == [False, False]  # it is there already
+    database.run(
+        "UPDATE continuous_epochs SET epoch = 0", f"INSERT INTO {database.table} VALUES (2, 'b')"
+    )
+    monkeypatch.undo()
+    query.sink.commit([message], 1)  # a replica that has lost it has taken over
     assert database.ids() == [1]
 
 
