@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _TABLE: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
-       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+       ARRAY(SELECT i.inhrelid::regclass::text FROM pg_catalog.pg_inherits i
+             WHERE i.inhparent = c.oid AND c.relkind = 'r' ORDER BY 1)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass(%s)
 """
@@ -71,14 +73,22 @@ class Catalog:
         self._connection, self._options = connection, options
 
     def table(self) -> Table:
-        """:raises ConfigError: it is none that has changes."""
+        """:raises ConfigError: it is none that has changes, or others inherit from it."""
         name = self._options.table
         found = self._connection.execute(_TABLE, [name]).fetchone()
         if found is None:
             raise self._wrong(f"has no table {name}.", "Correct the option table.")
-        oid, schema, relation, kind, identity, has_key = found
+        oid, schema, relation, kind, identity, has_key, heirs = found
         if kind not in ("r", "p"):
             raise self._wrong(f"{name} is no table.", "Views have no changes of their own.")
+        if heirs:  # a query of it has their rows, and the publication tells of theirs as theirs
+            raise self._wrong(
+                f"has tables that inherit from {schema}.{relation}: {', '.join(heirs)}. "
+                "A snapshot would have their rows, and no change of these would be told.",
+                f"ALTER TABLE {heirs[0]} NO INHERIT {schema}.{relation}, and read it by a query of "
+                "its own; or make the table a partitioned one, which counts as one. Changes of "
+                "such tables that were made meanwhile are not told.",
+            )
         rows = self._connection.execute(_COLUMNS, [oid]).fetchall()
         if identity == "d" and not has_key:
             identity = "n"
