@@ -126,15 +126,13 @@ class Catalog:
     def publish(self, table: Table) -> None:
         """Make the publication if it is not there.
 
-        :raises ConfigError: it may not be made, or leaves out changes.
+        :raises ConfigError: it may not be made.
         """
         from psycopg.sql import SQL, Identifier
 
         name = self._options.publication
         there = self._connection.execute(
-            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate "
-            "FROM pg_catalog.pg_publication WHERE pubname = %s",
-            [name],
+            "SELECT FROM pg_catalog.pg_publication WHERE pubname = %s", [name]
         ).fetchone()
         if there is None:
             if not self._options.creates:
@@ -146,22 +144,23 @@ class Catalog:
                     "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
                 ).format(Identifier(name), Identifier(table.schema, table.name))
             )
-        elif not there[0]:
-            raise self._wrong(
-                f"has a publication {name} that leaves out some kinds of changes.",
-                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate').",
-            )
 
     def check_published(self, table: Table, columns: Collection[str]) -> None:
         """
         :param columns: that are read.
-        :raises ConfigError: the publication does not have them all, or not any more.
+        :raises ConfigError: the publication does not have them all, or not all kinds of changes,
+            or not any more.
         """
         # Servers before 15 have neither lists of columns nor conditions.
         found = self._connection.execute(
-            "SELECT to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter' "
-            "FROM pg_catalog.pg_publication_tables p "
-            "WHERE pubname = %s AND schemaname = %s AND tablename = %s",
+            "SELECT to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter', "
+            "array_remove(ARRAY["
+            "CASE WHEN NOT k.pubinsert THEN 'insert' END, "
+            "CASE WHEN NOT k.pubupdate THEN 'update' END, "
+            "CASE WHEN NOT k.pubdelete THEN 'delete' END, "
+            "CASE WHEN NOT k.pubtruncate THEN 'truncate' END], NULL) "
+            "FROM pg_catalog.pg_publication_tables p JOIN pg_catalog.pg_publication k "
+            "USING (pubname) WHERE pubname = %s AND schemaname = %s AND tablename = %s",
             [self._options.publication, table.schema, table.name],
         ).fetchone()
         name = self._options.publication
@@ -171,7 +170,14 @@ class Catalog:
                 f"ALTER PUBLICATION {name} ADD TABLE {table.shown}. Changes that were made "
                 "meanwhile are not told.",
             )
-        published, condition = found
+        published, condition, kinds = found
+        if kinds:
+            raise self._wrong(
+                f"has a publication {name} that leaves out some kinds of changes: "
+                f"{', '.join(kinds)}.",
+                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate'). "
+                "Changes of these kinds that were made meanwhile are not told.",
+            )
         left_out = [
             each.name
             for each in table.columns

@@ -90,3 +90,14 @@ def test_a_partitioned_table_counts_as_one(server: PostgreSQL, schema: str) -> N
         assert {row[1] for row in take(reader, 4)} == {6, 7, 8, 9}
     finally:
         made.close()
+
+
+def test_kinds_of_changes_that_are_left_out_later_are_told(changes: Changes) -> None:
+    reader = changes.reader(startingPosition="latest")
+    start = reader.initialOffset()
+    reader.partitions(start)
+    changes.run(f"ALTER PUBLICATION {changes.slot} SET (publish = 'insert, update, truncate')")
+    reader._next_look_s = 0.0
+    for refused in (reader.needsReconfiguration, lambda: reader.partitions(start)):
+        with pytest.raises(ConfigError, match=r"leaves out .*delete"):
+            refused()
