@@ -236,6 +236,7 @@ class Catalog:
         """
         slot, name = self.slot(), self._options.slot
         if slot is not None and not slot.is_lost and slot.confirmed <= start:
+            check_end(self._options, self.end(), start)
             return
         if slot is None:
             why = f"the slot {name} is gone"
@@ -262,6 +263,26 @@ class Catalog:
 
     def _wrong(self, what: str, hint: str) -> ConfigError:
         return ConfigError(f"{self._where} {what}", hint=hint)
+
+
+def check_end(options: SourceOptions, end: int, position: int) -> None:
+    """See that the server's log has come to where the query has read it. Of a transaction that is
+    committed before that the server would say nothing.
+
+    :param end: what is flushed, which is all that a slot tells of: on the same server it never
+        comes before a position that was told.
+    :raises OffsetOutOfRangeError: it has not.
+    """
+    if position <= end:
+        return
+    raise OffsetOutOfRangeError(
+        f"{OWNER}: the log of PostgreSQL at {options.server.name} ends at {lsn_text(end)}, and the "
+        f"query has read it to {lsn_text(position)}: an older state of the server is in its place.",
+        hint="It was restored, or a standby took over that did not have all. What the query has "
+        f"read beyond may be gone from {options.table}, and what comes now would be left out. Drop "
+        f"the slot (SELECT pg_drop_replication_slot('{options.slot}')), and start a new query with "
+        "a checkpoint of its own: it begins with a snapshot.",
+    )
 
 
 def names_of(columns: Sequence[TableColumn]) -> tuple[str, ...]:

@@ -53,6 +53,15 @@ class Replication:
         os.set_blocking(self._heard, False)
         self._is_running = False
 
+    def end(self) -> int:
+        """Where the server's log ends: what is flushed of it, on a standby what has arrived.
+
+        :raises psycopg.Error: it cannot be asked.
+        """
+        found = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
+        assert found is not None
+        return lsn_of(found[2])
+
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Have all transactions sent that are committed at ``lsn`` or later. A task that was given
         up, and has the slot still, loses it.

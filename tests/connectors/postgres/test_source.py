@@ -305,6 +305,40 @@ def test_a_slot_that_was_invalidated(schema: str) -> None:
             changes.open(offset)
 
 
+def test_a_log_that_ends_before_the_position_is_an_older_state(changes: Changes) -> None:
+    """The server would leave out whatever is committed before its log comes there."""
+    reader = changes.reader(startingPosition="latest")
+    begin = reader.initialOffset()
+    beyond = {"lsn": reader.latestOffset(begin)["lsn"] + 2**30}
+    with pytest.raises(OffsetOutOfRangeError, match=r"log of .* ends at .* an older state"):
+        reader.partitions(beyond)
+    # An epoch is run again to an end that is not there any more.
+    with pytest.raises(OffsetOutOfRangeError, match=r"log of .* ends at .* an older state"):
+        changes.open(begin, until=beyond)
+
+
+def test_the_end_of_the_log_is_no_older_state(changes: Changes) -> None:
+    changes.open(startingPosition="latest").close()
+    changes.opened.clear()
+    for statement in ("INSERT INTO @t VALUES (1, 1)", "SELECT pg_switch_wal()", "CHECKPOINT"):
+        with changes.server.connect() as connection:
+            connection.execute(statement.replace("@t", changes.table))
+        reader = changes.open(made_start(changes))
+        end = changes.reader().latestOffset(reader.offset)
+        wait_until(
+            lambda: reader.read(0.01) is None and reader.offset["lsn"] >= end["lsn"],  # noqa: B023
+            "all is seen",
+        )
+        offset = reader.offset
+        reader.close()
+        changes.opened.clear()
+        changes.open(offset).close()
+        changes.server.process.kill()
+        changes.server.start()
+        changes.open(offset).close()
+        changes.opened.clear()
+
+
 def test_a_slot_that_is_there_is_not_taken_for_a_snapshot(changes: Changes) -> None:
     changes.open(startingPosition="latest")
     with pytest.raises(ConfigError, match=r"has a slot .* already"):
