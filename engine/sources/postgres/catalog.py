@@ -123,6 +123,22 @@ class Catalog:
                 "_unchanged names them.",
             )
 
+    def check_rows(self, table: Table) -> None:
+        """See that a snapshot would have all rows: changes come whatever the policies are.
+
+        :raises ConfigError: some may be hidden.
+        """
+        (is_active,) = self._connection.execute(
+            "SELECT row_security_active(%s::oid)", [table.oid]
+        ).fetchone() or (False,)
+        if is_active:
+            raise self._wrong(
+                f"hides rows of {table.shown} from this user: the table has row-level security, so "
+                "a snapshot would lack them, and the stream has changes of all.",
+                "ALTER ROLE ... BYPASSRLS for the user, or let it own the table; or begin with "
+                'option("startingPosition", "latest").',
+            )
+
     def publish(self, table: Table) -> None:
         """Make the publication if it is not there.
 

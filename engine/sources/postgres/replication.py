@@ -31,6 +31,8 @@ _STATUS: Final = Struct("!cqqqqb")
 SETTINGS: Final = (
     "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 3; "
     "SET bytea_output = 'hex'; "
+    # A snapshot without some rows is none: an error, if policies hide any.
+    "SET row_security = off; "
     # A slow sink may keep us from reading for longer than the server would wait.
     "SET wal_sender_timeout = 0"
 )

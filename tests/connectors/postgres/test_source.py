@@ -15,6 +15,7 @@ from engine.errors import (
     BadRecordError,
     ConfigError,
     OffsetOutOfRangeError,
+    SourceError,
     SourceUnavailableError,
 )
 from engine.sources.postgres import partition_reader
@@ -358,6 +359,32 @@ def test_a_table_without_identity_is_refused(server: PostgreSQL, schema: str) ->
         assert take(reader, 2, "_op", "id") == [("update", 2), ("delete", 2)]
     finally:
         made.close()
+
+
+def test_rows_that_a_policy_hides_are_no_snapshot(changes: Changes) -> None:
+    role, table = f"r_{changes.slot}", changes.table
+    with changes.server.connect() as connection:
+        for statement in (
+            f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x'",
+            f"GRANT USAGE ON SCHEMA {changes.slot} TO {role}",
+            f"GRANT SELECT ON {table} TO {role}",
+            f"CREATE PUBLICATION {changes.slot} FOR TABLE {table}",
+            f"INSERT INTO {table} VALUES (1, 1), (2, 2)",
+        ):
+            connection.execute(statement)
+    as_role = {"user": role, "password": "x"}
+    reader = changes.reader(**as_role)
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start)
+    changes.run("ALTER TABLE @t ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON @t USING (n = 1)")
+    for refused in (reader.initialOffset, lambda: reader.partitions(start)):
+        with pytest.raises(ConfigError, match=r"hides rows of .* row-level security"):
+            refused()
+    opened = reader.open(partition)  # its policy came in between
+    changes.opened.append(opened)
+    with pytest.raises(SourceError, match="row-level security"):
+        opened.read(1.0)
+    changes.open(startingPosition="latest", **as_role)
 
 
 def test_nothing_is_made_if_that_is_not_wanted(changes: Changes) -> None:
