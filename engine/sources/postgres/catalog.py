@@ -25,7 +25,9 @@ WHERE c.oid = pg_catalog.to_regclass(%s)
 _COLUMNS: Final = """
 SELECT a.attname, a.atttypid, a.atttypmod, EXISTS (
            SELECT FROM pg_catalog.pg_index i
-           WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+           WHERE i.indrelid = a.attrelid
+             -- Behind these are the columns that it includes.
+             AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
              AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END),
        a.attlen = -1 AND a.attstorage IN ('x', 'e')
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid

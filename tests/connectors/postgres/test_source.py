@@ -387,6 +387,18 @@ def test_rows_that_a_policy_hides_are_no_snapshot(changes: Changes) -> None:
     changes.open(startingPosition="latest", **as_role)
 
 
+def test_an_index_that_includes_a_column_has_no_key_of_it(server: PostgreSQL, schema: str) -> None:
+    made = Changes(server, schema, "id bigint, n integer, PRIMARY KEY (id) INCLUDE (n)")
+    made.run("ALTER TABLE @t REPLICA IDENTITY FULL", "INSERT INTO @t VALUES (1, 1)")
+    try:
+        reader = made.open()
+        take(reader, 1)
+        made.run("UPDATE @t SET n = 2", "UPDATE @t SET id = 2")
+        assert take(reader, 3) == [("update", 1, 2), ("delete", 1, 2), ("insert", 2, 2)]
+    finally:
+        made.close()
+
+
 def test_nothing_is_made_if_that_is_not_wanted(changes: Changes) -> None:
     with pytest.raises(ConfigError, match="has no publication"):
         changes.open(createIfMissing="false")
