@@ -18,7 +18,15 @@ _TABLE: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
        EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
        ARRAY(SELECT i.inhrelid::regclass::text FROM pg_catalog.pg_inherits i
-             WHERE i.inhparent = c.oid AND c.relkind = 'r' ORDER BY 1)
+             WHERE i.inhparent = c.oid AND c.relkind = 'r' ORDER BY 1),
+       -- As pg_partition_tree has them, which would lock them all.
+       ARRAY(WITH RECURSIVE part AS (
+                 SELECT c.oid WHERE c.relkind = 'p'
+                 UNION ALL
+                 SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.oid
+             )
+             SELECT oid::regclass::text FROM part JOIN pg_catalog.pg_class p USING (oid)
+             WHERE p.relkind = 'f' OR p.relkind = 'r' AND p.relpersistence = 'u' ORDER BY 1)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = pg_catalog.to_regclass(%s)
 """
@@ -80,7 +88,7 @@ class Catalog:
         found = self._connection.execute(_TABLE, [name]).fetchone()
         if found is None:
             raise self._wrong(f"has no table {name}.", "Correct the option table.")
-        oid, schema, relation, kind, identity, has_key, heirs = found
+        oid, schema, relation, kind, identity, has_key, heirs, silent = found
         if kind not in ("r", "p"):
             raise self._wrong(f"{name} is no table.", "Views have no changes of their own.")
         if heirs:  # a query of it has their rows, and the publication tells of theirs as theirs
@@ -90,6 +98,13 @@ class Catalog:
                 f"ALTER TABLE {heirs[0]} NO INHERIT {schema}.{relation}, and read it by a query of "
                 "its own; or make the table a partitioned one, which counts as one. Changes of "
                 "such tables that were made meanwhile are not told.",
+            )
+        if silent:
+            raise self._wrong(
+                f"tells no changes of parts of {schema}.{relation}: {', '.join(silent)}. They are "
+                "unlogged, or another server's.",
+                f"ALTER TABLE {silent[0]} SET LOGGED, or detach it. Its changes that were made "
+                "meanwhile are not told.",
             )
         rows = self._connection.execute(_COLUMNS, [oid]).fetchall()
         if identity == "d" and not has_key:

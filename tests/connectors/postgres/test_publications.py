@@ -88,6 +88,13 @@ def test_a_partitioned_table_counts_as_one(server: PostgreSQL, schema: str) -> N
         assert len(take(reader, 5)) == 5
         made.run("INSERT INTO @t SELECT i, i FROM generate_series(6, 9) i")
         assert {row[1] for row in take(reader, 4)} == {6, 7, 8, 9}
+        made.run(f"DROP TABLE {schema}.p1")
+        made.run(
+            f"CREATE UNLOGGED TABLE {schema}.p2 PARTITION OF @t FOR VALUES WITH (MODULUS 2, "
+            "REMAINDER 1)"
+        )
+        with pytest.raises(ConfigError, match=r"no changes of parts of .*\.t: .*\.p2"):
+            made.reader()
     finally:
         made.close()
 
