@@ -34,7 +34,7 @@ _OURS: Final = frozenset(
     {"decode_responses", "encoding", "encoding_errors", "protocol", "retry", "retry_on_timeout"}
 )
 _PASSING: Final = re.compile(
-    r"\b(?:BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|TRYAGAIN)\b"
+    r"\b(?:BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|OOM|READONLY|TRYAGAIN|UNBLOCKED)\b"
 )
 """What Redis says where another time the answer would be another one, also from within a script."""
 _PASSING_KINDS: Final = frozenset(

@@ -9,12 +9,16 @@ csv        RFC 4180 without line breaks inside of values: a quote inside of a qu
 text       one column, a string
 =========  ==================================================================================
 
-Lines end with ``\\n`` or ``\\r\\n``. Empty lines are skipped, except in text.
+Lines end with ``\\n`` or ``\\r\\n``. Empty lines are skipped, except in text. A mark of the byte
+order at the beginning of a file is no part of its first line.
+
+Source: Hadoop's LineRecordReader.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
@@ -58,10 +62,13 @@ class LineFormat(ABC):
         :param block: ends with a line break.
         :param at_start: the block begins at the beginning of its file.
         """
+        begin = len(BOM_UTF8) if at_start and block.startswith(BOM_UTF8) else 0
+        block = block[begin:] if begin else block
         try:
             return self._parse(block, at_start), ()
         except _REFUSALS:
-            return self._sift(block, at_start)
+            batch, bad = self._sift(block, at_start)
+        return batch, [BadLineError(begin + each.position, each.line, str(each)) for each in bad]
 
     @abstractmethod
     def prune(self, columns: Sequence[str]) -> LineFormat:

@@ -261,6 +261,42 @@ def test_text_lines() -> None:
     assert batch.num_rows == 1
 
 
+ID = pa.schema([("id", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "value"),
+    [
+        (TextLines(pa.schema([("value", pa.string())])), "\ufeffa", "a"),
+        (JsonLines(ID, "UTC"), '\ufeff{"id":1}', 1),
+        (csv_of(ID), "\ufeff1", 1),
+        (csv_of(ID, header=True), "\ufeffid\n1", 1),
+    ],
+    ids=["text", "json", "csv", "header"],
+)
+def test_a_mark_of_the_byte_order_is_no_part_of_a_line(
+    lines: LineFormat, line: str, value: object
+) -> None:
+    """As in Hadoop: at the beginning of a file."""
+    assert good(lines, f"{line}\n".encode()).column(0).to_pylist() == [value]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_positions_count_a_mark_of_the_byte_order(at: int) -> None:
+    parts = ['{"id":1}', '{"id":1}']
+    parts[at] = "bad"
+    block = ("\ufeff" + "\n".join(parts) + "\n").encode()
+    _, (error,) = JsonLines(ID, "UTC").parse(block, at_start=True)
+    assert (error.position, error.line) == (block.index(b"bad"), b"bad")
+
+
+def test_a_mark_of_the_byte_order_elsewhere_is_text() -> None:
+    lines = TextLines(pa.schema([("value", pa.string())]))
+    block = "\ufeffa\n".encode()
+    assert good(lines, block, at_start=False).column(0).to_pylist() == ["\ufeffa"]
+    assert good(lines, block * 2).column(0).to_pylist() == ["a", "\ufeffa"]
+
+
 def test_columns_that_nobody_asks_for_are_not_parsed() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
     rows = good(JsonLines(schema, "UTC").prune(["c"]), b'{"a":"no number","c":2.5}\n')

@@ -7,7 +7,6 @@ is read again value by value, and what does not fit is null, as in Spark's mode 
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from abc import ABC, abstractmethod
@@ -395,10 +394,10 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
                 rest += data
                 end = rest.rfind(b"\n") + 1
                 if end:
-                    yield position, _lines_of(rest[:end], position)
+                    yield position, _lines_of(rest[:end])
                     position, rest = position + end, rest[end:]
             if rest:
-                yield position, _lines_of(rest + b"\n", position)
+                yield position, _lines_of(rest + b"\n")
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as exc:
@@ -408,11 +407,8 @@ def _blocks(path: str) -> Iterator[tuple[int, bytes]]:
         ) from exc
 
 
-def _lines_of(block: bytes, position: int) -> bytes:
-    """Without what Hadoop takes for no part of a line: of as many bytes, but for a mark of the byte
-    order at the beginning."""
-    if position == 0:
-        block = block.removeprefix(codecs.BOM_UTF8)
+def _lines_of(block: bytes) -> bytes:
+    """With the ends that Hadoop knows, of as many bytes."""
     return _LONE_RETURN.sub(b"\n", block) if b"\r" in block else block
 
 

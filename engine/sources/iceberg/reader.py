@@ -16,7 +16,7 @@ from engine.sources.handed.reader import HandedReader
 from engine.sources.handed.work import HandedPartition
 from engine.sources.iceberg.options import Catalog, IcebergOptions
 from engine.sources.iceberg.run import IcebergRun
-from engine.sources.iceberg.snapshots import OWNER, lineage, number_before, sequence
+from engine.sources.iceberg.snapshots import OWNER, first_place, lineage, place_before, sequence
 from engine.sources.iceberg.units import IcebergUnits
 from engine.sources.lakes.position import TablePosition
 
@@ -56,10 +56,14 @@ class IcebergReader(HandedReader):
         """:raises ConfigError: the snapshot to begin with is not there."""
         options, table = self._options, self._look()
         table_id, history = str(table.metadata.table_uuid), lineage(table)
-        behind = (sequence(history[-1]) if history else table.last_sequence_number) + 1
+        behind: tuple[int, int | None] = (
+            (sequence(history[-1]) + 1, None)
+            if history
+            else first_place(table.last_sequence_number + 1)
+        )
         if options.start_ms is not None:
             later = [each for each in history if each.timestamp_ms >= options.start_ms]
-            at = number_before(history, later[0]) if later else behind
+            at = place_before(history, later[0]) if later else behind
         elif options.start == LATEST:
             at = behind
         elif options.start is not None:
@@ -70,12 +74,13 @@ class IcebergReader(HandedReader):
                     "history.",
                     hint="It may have expired, or belong to another branch.",
                 )
-            at = number_before(history, found)
+            at = place_before(history, found)
         elif history:
             return TablePosition(table_id, (sequence(history[-1]), 0), is_snapshot=True).offset()
         else:
             at = behind
-        return TablePosition(table_id, (at, 0)).offset()
+        number, after = at
+        return TablePosition(table_id, (number, 0), after=after).offset()
 
     def partitions(self, start: Offset) -> Sequence[HandedPartition]:
         self._see(self._look())

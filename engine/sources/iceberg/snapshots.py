@@ -18,6 +18,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from engine.errors import OffsetOutOfRangeError, SourceChangedError
 
 OWNER: Final = "source iceberg"
+NOTHING: Final = 0
+"""The number before that of a table's first snapshot."""
 
 
 def lineage(table: Table) -> list[Snapshot]:
@@ -30,11 +32,16 @@ def sequence(snapshot: Snapshot) -> int:
     return snapshot.sequence_number or 0
 
 
-def number_before(history: Sequence[Snapshot], snapshot: Snapshot) -> int:
-    """What :func:`next_snapshot` finds a snapshot of the history by: it comes behind the one before
-    it."""
+def place_before(history: Sequence[Snapshot], snapshot: Snapshot) -> tuple[int, int | None]:
+    """What :func:`next_snapshot` finds a snapshot of the history by, its ``number`` and ``after``:
+    it comes behind the one before it."""
     at = history.index(snapshot)
-    return sequence(history[at - 1]) + 1 if at else sequence(snapshot)
+    return (sequence(history[at - 1]) + 1, None) if at else first_place(sequence(snapshot))
+
+
+def first_place(number: int) -> tuple[int, int | None]:
+    """The same for a snapshot of this number, or a later one, that none is read before."""
+    return number, NOTHING if number - 1 > NOTHING else None
 
 
 def next_snapshot(
@@ -43,14 +50,25 @@ def next_snapshot(
     """The first of this number or a later one; None if there is none yet.
 
     :param number: comes behind that of the last one that was read.
-    :param after: that number, if it is not the one before.
+    :param after: that number, if it is not the one before. ``NOTHING``: none was read.
     :param is_begun: of the snapshot of just this number something is read.
-    :raises SourceError: the table was rolled back behind what was read.
+    :raises SourceError: the table was rolled back behind what was read, or replaced.
     :raises LostError: snapshots in between have expired.
     """
     history = lineage(table)
     if not history:
         return None
+    first = sequence(history[0])
+    has_read = number < first if is_begun else after != NOTHING and NOTHING + 1 < number <= first
+    if has_read and _is_first(history[0]):
+        # It says that it is an append: of all rows that the table has from then on.
+        raise SourceChangedError(
+            f"{OWNER}: the table {where} was replaced (CREATE OR REPLACE TABLE, for example) by "
+            f"its snapshot {history[0].snapshot_id}: what was read before is no part of it any "
+            "more, and what it has now may be the same rows.",
+            hint="Start the query with a checkpoint of its own. A table whose rows are changed by "
+            "INSERT OVERWRITE is the same table: see option skipOverwriteSnapshots.",
+        )
     found = next((each for each in history if sequence(each) >= number), None)
     numbers = [sequence(each) for each in history]
     is_known = number in numbers and (
@@ -73,6 +91,18 @@ def next_snapshot(
         "failOnDataLoss to false. To keep them for longer, set "
         "history.expire.max-snapshot-age-ms.",
     )
+
+
+def _is_first(snapshot: Snapshot) -> bool:
+    """Whether it comes behind none.
+
+    Some clients remove the name of the one before when that expires, but not what it says of all
+    files. (One behind a table without files then looks like a first one.)
+    """
+    if snapshot.parent_snapshot_id is not None or snapshot.summary is None:
+        return False
+    told = snapshot.summary.additional_properties
+    return int(told.get("total-data-files", -1)) == int(told.get("added-data-files", 0))
 
 
 def _is_behind_gap(table: Table, number: int) -> bool:

@@ -6,6 +6,7 @@
     {"version":5,"index":40,"snapshot":true}   40 files of the table as of version 5
     {...,"ahead":[[12,5],[12,6]]}              and these, too: tasks read side by side
     {"version":12,"index":0,"after":9}         the version before 12 is 9, and is read
+    {"version":12,"index":0,"after":0}         before 12 nothing is read
 
 A version of Delta is one of its log, and its files are in the order of that; one of Iceberg is the
 sequence number of a snapshot. Other files, and those of a whole table, are in the order of their

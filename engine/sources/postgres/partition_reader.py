@@ -23,7 +23,7 @@ from engine.errors import (
     SourceUnavailableError,
 )
 from engine.sources.contract import Offset, PartitionReader
-from engine.sources.postgres.catalog import Table
+from engine.sources.postgres.catalog import Table, check_end
 from engine.sources.postgres.options import SourceOptions
 from engine.sources.postgres.pgoutput import (
     UNCHANGED,
@@ -94,7 +94,12 @@ class TableReader(PartitionReader):
         if partition.start == 0:
             self._snapshot = self._table_rows()
         elif not self.exhausted:
-            self._begin()
+            try:
+                with self._speaking("cannot be read"):
+                    self._begin()
+            except BaseException:
+                self.close()  # nobody else has it yet
+                raise
 
     # -- what the task calls ----------------------------------------------------------------------
 
@@ -190,6 +195,9 @@ class TableReader(PartitionReader):
     # -- changes ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        # Here, too: another server may have taken the place of the one that the driver has asked,
+        # and only this one has to come to the end of an epoch that is run again.
+        check_end(self._options, self._replication.end(), max(self._position, self._until or 0))
         self._replication.start(self._options.slot, self._options.publication, self._position)
         self._tell(ask=True)
 

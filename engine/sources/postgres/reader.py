@@ -51,6 +51,8 @@ class PostgresReader(DataSourceContinuousReader):
     def _initial(self, catalog: Catalog) -> Offset:
         options, table = self._options, catalog.table()
         catalog.check(table)
+        if options.begins_with_snapshot:
+            catalog.check_rows(table)
         slot = catalog.slot()
         if slot is not None and options.begins_with_snapshot:
             raise ConfigError(
@@ -82,6 +84,8 @@ class PostgresReader(DataSourceContinuousReader):
         catalog.check_published(table, self._columns.names)
         if position:
             catalog.check_slot(position)
+        else:
+            catalog.check_rows(table)
         types = {each.name: each.type for each in table.columns}
         for column in self._columns.table:
             if column.name in types and types[column.name] != column.type:

@@ -31,6 +31,8 @@ _STATUS: Final = Struct("!cqqqqb")
 SETTINGS: Final = (
     "SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 3; "
     "SET bytea_output = 'hex'; "
+    # A snapshot without some rows is none: an error, if policies hide any.
+    "SET row_security = off; "
     # A slow sink may keep us from reading for longer than the server would wait.
     "SET wal_sender_timeout = 0"
 )
@@ -52,6 +54,15 @@ class Replication:
         os.set_blocking(self._word, False)
         os.set_blocking(self._heard, False)
         self._is_running = False
+
+    def end(self) -> int:
+        """Where the server's log ends: what is flushed of it, on a standby what has arrived.
+
+        :raises psycopg.Error: it cannot be asked.
+        """
+        found = self.connection.execute("IDENTIFY_SYSTEM").fetchone()
+        assert found is not None
+        return lsn_of(found[2])
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Have all transactions sent that are committed at ``lsn`` or later. A task that was given

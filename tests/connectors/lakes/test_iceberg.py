@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -226,6 +227,55 @@ def test_a_table_that_was_rolled_back_is_told(case: IcebergCase) -> None:
     assert "was rolled back" in final_failure(case.start())
     case.add(2)
     assert "was rolled back" in final_failure(case.start())
+
+
+def remove_main(case: IcebergCase) -> None:
+    """As ``CREATE OR REPLACE TABLE`` does, for what comes next to come behind none."""
+    with case.lake.table.transaction() as transaction:
+        transaction._apply((RemoveSnapshotRefUpdate(ref_name="main"),))
+
+
+def test_a_table_that_was_replaced_is_told(case: IcebergCase) -> None:
+    case.add(0)
+    case.add(1)
+    case.read()
+    remove_main(case)
+    case.add(0, 1, 2)
+    assert "was replaced" in final_failure(case.start())
+    assert case.sink.values() == [0, 1]
+
+
+@pytest.mark.parametrize("expired", [0, 3])
+def test_rows_of_a_replaced_table_are_no_news(case: IcebergCase, expired: int) -> None:
+    """Whether all that was there is read, or the last ones are not."""
+    for value in range(3):
+        case.add(value)
+    remove_main(case)
+    case.add(0, 1, 2, 3)
+    if expired:
+        case.expire(expired)
+    reader = case.source(failOnDataLoss="false").continuousReader(ROWS)
+    table = str(case.lake.table.metadata.table_uuid)
+    for version, index in ((1, 1), (2, 0), (3, 0), (3, 1), (4, 0)):
+        with pytest.raises(SourceChangedError, match="was replaced"):
+            handed(reader.handingOut({"table": table, "version": version, "index": index}))
+    case.add(4)
+    with pytest.raises(SourceChangedError, match="was replaced"):
+        handed(reader.handingOut({"table": table, "version": 4, "index": 0}))
+
+
+def test_a_query_may_begin_with_a_replaced_table(case: IcebergCase) -> None:
+    case.add(0)
+    remove_main(case)
+    reader = case.source().continuousReader(ROWS)
+    offset = reader.initialOffset()
+    assert handed(reader.handingOut(offset)) == []
+    case.add(1)
+    assert len(handed(reader.handingOut(offset))) == 1
+    first = str(case.lake.table.metadata.current_snapshot_id)
+    case.add(2)
+    reader = case.source(**{case.begins: first}).continuousReader(ROWS)
+    assert len(handed(reader.handingOut(reader.initialOffset()))) == 2
 
 
 def test_another_table_of_the_same_name_is_refused(case: IcebergCase) -> None:

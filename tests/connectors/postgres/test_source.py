@@ -15,6 +15,7 @@ from engine.errors import (
     BadRecordError,
     ConfigError,
     OffsetOutOfRangeError,
+    SourceError,
     SourceUnavailableError,
 )
 from engine.sources.postgres import partition_reader
@@ -305,6 +306,40 @@ def test_a_slot_that_was_invalidated(schema: str) -> None:
             changes.open(offset)
 
 
+def test_a_log_that_ends_before_the_position_is_an_older_state(changes: Changes) -> None:
+    """The server would leave out whatever is committed before its log comes there."""
+    reader = changes.reader(startingPosition="latest")
+    begin = reader.initialOffset()
+    beyond = {"lsn": reader.latestOffset(begin)["lsn"] + 2**30}
+    with pytest.raises(OffsetOutOfRangeError, match=r"log of .* ends at .* an older state"):
+        reader.partitions(beyond)
+    # An epoch is run again to an end that is not there any more.
+    with pytest.raises(OffsetOutOfRangeError, match=r"log of .* ends at .* an older state"):
+        changes.open(begin, until=beyond)
+
+
+def test_the_end_of_the_log_is_no_older_state(changes: Changes) -> None:
+    changes.open(startingPosition="latest").close()
+    changes.opened.clear()
+    for statement in ("INSERT INTO @t VALUES (1, 1)", "SELECT pg_switch_wal()", "CHECKPOINT"):
+        with changes.server.connect() as connection:
+            connection.execute(statement.replace("@t", changes.table))
+        reader = changes.open(made_start(changes))
+        end = changes.reader().latestOffset(reader.offset)
+        wait_until(
+            lambda: reader.read(0.01) is None and reader.offset["lsn"] >= end["lsn"],  # noqa: B023
+            "all is seen",
+        )
+        offset = reader.offset
+        reader.close()
+        changes.opened.clear()
+        changes.open(offset).close()
+        changes.server.process.kill()
+        changes.server.start()
+        changes.open(offset).close()
+        changes.opened.clear()
+
+
 def test_a_slot_that_is_there_is_not_taken_for_a_snapshot(changes: Changes) -> None:
     changes.open(startingPosition="latest")
     with pytest.raises(ConfigError, match=r"has a slot .* already"):
@@ -322,6 +357,44 @@ def test_a_table_without_identity_is_refused(server: PostgreSQL, schema: str) ->
         assert take(reader, 1, "_op", "id") == [("snapshot", 1)]
         made.run("UPDATE @t SET id = 2", "DELETE FROM @t")
         assert take(reader, 2, "_op", "id") == [("update", 2), ("delete", 2)]
+    finally:
+        made.close()
+
+
+def test_rows_that_a_policy_hides_are_no_snapshot(changes: Changes) -> None:
+    role, table = f"r_{changes.slot}", changes.table
+    with changes.server.connect() as connection:
+        for statement in (
+            f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x'",
+            f"GRANT USAGE ON SCHEMA {changes.slot} TO {role}",
+            f"GRANT SELECT ON {table} TO {role}",
+            f"CREATE PUBLICATION {changes.slot} FOR TABLE {table}",
+            f"INSERT INTO {table} VALUES (1, 1), (2, 2)",
+        ):
+            connection.execute(statement)
+    as_role = {"user": role, "password": "x"}
+    reader = changes.reader(**as_role)
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start)
+    changes.run("ALTER TABLE @t ENABLE ROW LEVEL SECURITY", "CREATE POLICY p ON @t USING (n = 1)")
+    for refused in (reader.initialOffset, lambda: reader.partitions(start)):
+        with pytest.raises(ConfigError, match=r"hides rows of .* row-level security"):
+            refused()
+    opened = reader.open(partition)  # its policy came in between
+    changes.opened.append(opened)
+    with pytest.raises(SourceError, match="row-level security"):
+        opened.read(1.0)
+    changes.open(startingPosition="latest", **as_role)
+
+
+def test_an_index_that_includes_a_column_has_no_key_of_it(server: PostgreSQL, schema: str) -> None:
+    made = Changes(server, schema, "id bigint, n integer, PRIMARY KEY (id) INCLUDE (n)")
+    made.run("ALTER TABLE @t REPLICA IDENTITY FULL", "INSERT INTO @t VALUES (1, 1)")
+    try:
+        reader = made.open()
+        take(reader, 1)
+        made.run("UPDATE @t SET n = 2", "UPDATE @t SET id = 2")
+        assert take(reader, 3) == [("update", 1, 2), ("delete", 1, 2), ("insert", 2, 2)]
     finally:
         made.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -315,6 +316,25 @@ def test_a_server_that_is_away_is_an_outage(server: RedisServer, client: Any) ->
     server.start()
     add(client, "a", "1-0")
     assert read(tasks, 1) == ["1-0"]
+
+
+def test_a_server_that_becomes_a_replica_is_an_outage(server: RedisServer, client: Any) -> None:
+    """It sends away whoever waits."""
+
+    def waits() -> bool:
+        return any("b" in each["flags"] for each in client.client_list())
+
+    tasks = opened(source(server), {"a": "0-0", "b": "0-0"})
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(tasks.read, 20.0)
+            wait_until(waits, "the task waits for entries")
+            client.replicaof("127.0.0.1", 1)
+            with pytest.raises(SourceUnavailableError, match="UNBLOCKED"):
+                reading.result(30.0)
+    finally:
+        client.replicaof("NO", "ONE")
+        tasks.close()
 
 
 def test_what_it_cannot_read_it_says(server: RedisServer, client: Any) -> None:
