@@ -11,24 +11,32 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.expressions.malformed import value_of
+from engine.expressions.malformed import value_of, with_bytes
 from engine.expressions.registry import KERNELS, Datum, Evaluator
 from engine.expressions.row_context import Veiled
 from engine.expressions.tree import NONDETERMINISTIC, Expr
-from engine.expressions.types import YEAR_MONTH_INTERVAL
 
 
 def constant(expr: Expr) -> pa.Scalar | None:
     """The value of a literal, null included; None for everything else.
 
     Factories see folded trees: whatever Spark calls foldable has become a literal.
+
+    :raises TypeError: its value is of another type.
+    :raises pa.ArrowException: likewise.
     """
     if expr.op != "Literal":
         return None
-    value = expr.params["value"]
-    if isinstance(value, int) and expr.dtype == YEAR_MONTH_INTERVAL:
-        value = (value, 0, 0)  # months, days, nanoseconds
-    return value if isinstance(value, pa.Scalar) else pa.scalar(value, expr.dtype)
+    value, dtype = expr.params["value"], expr.dtype
+    if isinstance(value, pa.Scalar):
+        return value
+    is_nested = pa.types.is_nested(dtype)
+    if isinstance(value, str) and is_nested:  # Arrow would make an array of its characters
+        raise TypeError(f"a text is no value of the type {dtype}")
+    if is_nested or (isinstance(value, bytes) and pa.types.is_string(dtype)):
+        # Of texts that are no UTF-8, Arrow takes only the bytes.
+        return pa.array([value], with_bytes(dtype)).cast(dtype, safe=False)[0]
+    return pa.scalar(value, dtype)
 
 
 def constant_value(expr: Expr) -> Any:

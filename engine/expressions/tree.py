@@ -25,7 +25,8 @@ class Expr:
     :param dtype: the Arrow type of the result (see :mod:`engine.expressions.types`).
     :param nullable: whether the result may be null.
     :param params: what the node carries besides its children, e.g. ``{"eval_mode": "ANSI"}``,
-        ``{"ordinal": 2, "name": "value"}`` for a column, ``{"value": 3}`` for a literal.
+        ``{"ordinal": 2, "name": "value"}`` for a column, ``{"value": 3}`` for a literal (inside of
+        it, structs are tuples, maps lists of pairs, texts that are no UTF-8 their bytes).
     """
 
     op: str

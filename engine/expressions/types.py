@@ -219,6 +219,11 @@ def sql_name(dtype: pa.DataType) -> str:
     raise UnsupportedTypeError(f"Arrow's {dtype} has no counterpart in Spark")
 
 
+def months_value(months: int) -> tuple[int, int, int]:
+    """A value of ``YEAR_MONTH_INTERVAL``, as Arrow takes it."""
+    return months, 0, 0  # months, days, nanoseconds
+
+
 def is_integral(dtype: pa.DataType) -> bool:
     """TINYINT, SMALLINT, INT or BIGINT."""
     return bool(pa.types.is_signed_integer(dtype))

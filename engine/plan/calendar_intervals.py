@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from engine.expressions.times.calendar_intervals import CALENDAR, as_value
 from engine.expressions.times.civil import MICROS_PER_DAY
 from engine.expressions.tree import Expr
-from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL
+from engine.expressions.types import DAY_TIME_INTERVAL, YEAR_MONTH_INTERVAL, months_value
 from engine.plan.catalyst import scala_seq, simple_name
 
 _STEPS_MAX: Final = 31
@@ -155,7 +155,8 @@ def plus_constant(start: Expr, interval: Any, params: Mapping[str, Any]) -> Expr
     if abs(micros) >= _STEPS_MAX * (MICROS_PER_DAY - 1):
         return None
     if months:
-        start = _later("TimestampAddYMInterval", start, YEAR_MONTH_INTERVAL, months, params)
+        value = months_value(months)
+        start = _later("TimestampAddYMInterval", start, YEAR_MONTH_INTERVAL, value, params)
     parts = [days * MICROS_PER_DAY] if days else []
     sign = -1 if micros < 0 else 1
     while micros:

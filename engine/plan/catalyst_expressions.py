@@ -48,6 +48,7 @@ from engine.plan.catalyst import arrow_type, constructor_parts, scala_seq, simpl
 from engine.plan.clock_constants import decided_by_clock
 from engine.plan.common_expressions import computed_first, name_of
 from engine.plan.java_zones import go_by_java_zones
+from engine.plan.literals import literal_value
 from engine.plan.refusals import NESTED_MAX, TOO_DEEP
 from engine.plan.session_settings import SessionSettings
 
@@ -171,6 +172,9 @@ class ExpressionReader:
         if op == "InSubquery" or self._is_a(node, f"{_CATALYST}.PlanExpression"):
             return self._subquery(op, node, obstacles)
         dtype = self._dtype(node, obstacles)
+        if op == "Literal":
+            value = literal_value(node, dtype)
+            return Expr(op, (), dtype, value is None, {"value": value})
         if op == "NamedLambdaVariable":
             return Expr(op, (), dtype, node.nullable(), {"name": _variable_name(node)})
         if op == "RaiseError":
@@ -434,8 +438,6 @@ class ExpressionReader:
                 return arrow_type(value)
             except UnsupportedTypeError:
                 return value.json()
-        if self._is_a(value, "org.apache.spark.sql.types.Decimal"):
-            return value.toJavaBigDecimal()  # which py4j turns into a decimal.Decimal
         if self._is_a(value, "scala.collection.Map"):
             pairs = scala_seq(value.toSeq())
             return {self._plain(pair._1()): self._plain(pair._2()) for pair in pairs}

@@ -2,8 +2,8 @@
 
 ``1 = 2`` and ``CAST(NULL AS INT)`` are values to ``BooleanSimplification`` and ``NullPropagation``,
 for ``ConstantFolding`` has computed them. That would also freeze what the day decides, such as
-``now()``, and leave arrays and maps of Java's, which no kernel reads. So of its work only truth
-values, whole numbers and NULL are taken, which is all that the other rules look at.
+``now()``. So of its work only truth values, whole numbers and NULL are taken, which is all that the
+other rules look at.
 
 What stands for others, such as ``try_subtract`` or ``nullif``, Spark has replaced before it
 computes constants, and before it looks for NULL: ``encode(s, NULL)`` is NULL whatever ``s`` raises.

@@ -128,6 +128,91 @@ def test_in_projections(spark: SparkSession, name: str) -> None:
         assert_same_query(spark, STREAM, of(spark, text))
 
 
+_N = "CAST(count(*) AS INT)"
+OF_NO_MATCH = [
+    "collect_list(t)",
+    "array_sort(collect_set(v))",
+    "array('a', CAST(count(*) AS STRING), NULL, 'ü😀')",
+    "collect_list(CAST(t AS BINARY))",
+    "array(CAST(CAST(count(*) AS STRING) AS BINARY), NULL, X'ff00', X'')",
+    "map('n', count(*), 'ü😀', NULL)",
+    "map(count(*), collect_list(t))",
+    "struct(count(*) AS n, max(t) AS m, collect_list(v) AS vs)",
+    "collect_list(struct(k, t))",
+    "array(array(struct(count(*) AS n, map('k', collect_list(t)) AS m)), NULL, array())",
+    "transform(collect_list(t), each -> upper(each))",
+    f"sequence(1, 3 - {_N})",
+    "array(count(*) > 0, NULL)",
+    f"array(CAST({_N} AS TINYINT), -128Y)",
+    f"array(CAST({_N} AS SMALLINT), -32768S)",
+    "array(count(*), -9223372036854775808L, NULL)",
+    "array(CAST(count(*) AS FLOAT), CAST('NaN' AS FLOAT), CAST(0.1 AS FLOAT))",
+    "array(count(*) / 1.0D, CAST('-Infinity' AS DOUBLE), -0.0D)",
+    "array(CAST(count(*) AS DECIMAL(38, 10)), -1.5, NULL)",
+    f"array(date_add(DATE'1582-10-01', {_N}), NULL)",
+    "array(timestamp_seconds(count(*)), TIMESTAMP'0001-01-01 00:00:00.000001', NULL)",
+    "array(TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', CAST(timestamp_seconds(count(*))"
+    " AS TIMESTAMP_NTZ))",
+    f"struct(make_dt_interval({_N}, -1, 0, 0.000001) AS i)",
+]
+
+
+def _subquery(value: str) -> str:
+    return f"(SELECT {value} FROM sub_dims d WHERE d.k = e.k)"
+
+
+def test_what_a_subquery_is_without_a_match(spark: SparkSession) -> None:
+    for first in range(0, len(OF_NO_MATCH), 8):
+        some = (
+            f"{_subquery(value)} AS l{number}"
+            for number, value in enumerate(OF_NO_MATCH[first : first + 8])
+        )
+        text = f"SELECT id, {', '.join(some)} FROM {{source}} e"
+        assert_same_query(spark, STREAM, of(spark, text), rows=8)
+
+
+OVER_NO_MATCH = {
+    "size({})": "collect_list(t)",
+    "array_contains({}, 'b')": "collect_list(t)",
+    "concat({}, array(s))": "collect_list(t)",
+    "element_at({}, 'n')": "map('n', count(*))",
+    "{}.n + id": "struct(count(*) AS n)",
+    "hex({})": "concat(CAST(X'ff' AS STRING), CAST(count(*) AS STRING))",
+    "hex({}[1])": "array(CAST(count(*) AS STRING), CAST(X'61ff' AS STRING))",
+    "hex({}['k'][0].t)": "map('k', array(struct(count(*) AS n, CAST(X'c3' AS STRING) AS t)))",
+    "to_json({})": "parse_json(concat('[', CAST(count(*) AS STRING), ']'))",
+    "to_json({}[0])": "array(parse_json(concat('{{\"n\":', CAST(count(*) AS STRING), '}}')))",
+}
+
+
+def test_expressions_over_what_a_subquery_is_without_a_match(spark: SparkSession) -> None:
+    texts = [
+        f"{outer.format(_subquery(value))} AS l{number}"
+        for number, (outer, value) in enumerate(OVER_NO_MATCH.items())
+    ]
+    for some in (texts[:5], texts[5:]):
+        text = f"SELECT id, {', '.join(some)} FROM {{source}} e"
+        assert_same_query(spark, STREAM, of(spark, text), rows=8)
+
+
+def test_rows_without_a_match_are_found(spark: SparkSession) -> None:
+    text = """SELECT id FROM {source} e
+              WHERE size((SELECT collect_list(t) FROM sub_dims d WHERE d.k = e.k)) = 0"""
+    rows = assert_same_query(spark, STREAM, of(spark, text))
+    assert sorted(row["id"] for row in rows) == [2, 3, 5, 6]
+
+
+def test_what_a_subquery_is_without_a_match_is_told_alike_at_every_start(
+    spark: SparkSession,
+) -> None:
+    values = ("collect_list(t)", "map('n', struct(count(*) AS n))", f"sequence(1, 3 - {_N})")
+    text = f"SELECT id, {', '.join(map(_subquery, values))} FROM {{source}} e"
+    first, second = (
+        plan_query(of(spark, text)(stream_of(spark, STREAM.schema)))[0] for _ in range(2)
+    )
+    assert first.descriptions == second.descriptions
+
+
 def test_floating_keys_and_sides_of_joins(spark: SparkSession) -> None:
     for text in (
         "SELECT * FROM {source} WHERE x IN (SELECT y FROM sub_dims)",
