@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
+from engine.expressions.hidden_nulls import fitted
 from engine.expressions.types import sql_name
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import TaskWriter, WriterContext
@@ -176,7 +177,7 @@ def _fitted(rows: pa.Table, schema: pa.Schema, needed: Collection[str]) -> pa.Ta
             continue
         column = rows.column(place)
         try:
-            columns.append(column.cast(field.type))
+            columns.append(fitted(column, field.type))
         except pa.ArrowException as exc:
             raise _unfit(
                 f"{field.name} as {sql_name(column.type)}, and the query has it as "
