@@ -24,6 +24,7 @@ from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, Fo
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
 from engine.spark.answers import ask_jvm
+from tests.unit.malformed_columns import BATCH, ROW
 
 IDS = StructType().add("id", "long")
 
@@ -240,6 +241,12 @@ def test_rows_have_pyspark_s_values() -> None:
     )  # fmt: skip
     assert first.s.at.tzinfo is None
     assert second == Row(*schema.names)(*[None] * len(schema))
+
+
+def test_texts_that_are_no_utf_8_are_what_java_reads() -> None:
+    (row,) = rows_of(BATCH)
+    assert row.asDict(recursive=True) == ROW
+    assert isinstance(row.s, Row)
 
 
 class RowSink(DataSourceStreamWriter):
