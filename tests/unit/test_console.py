@@ -15,6 +15,7 @@ from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.console import ConsoleWriter
 from engine.sinks.show import show_text
+from tests.unit.malformed_columns import BATCH
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -110,6 +111,13 @@ def test_nested_values() -> None:
         ["[]", "{}", "{NULL, NULL}", "NULL"],
         ["NULL", "NULL", "NULL", "NULL"],
     ]
+
+
+def test_texts_that_are_no_utf_8_are_what_java_reads() -> None:
+    lines = show_text(pa.Table.from_batches([BATCH]), 20, 0, "UTC").splitlines()
+    assert [cell.strip() for cell in lines[3].strip("|").split("|")] == [
+        "a\ufffdb", "[a\ufffdb, NULL, c]", "{a\ufffdb -> a\ufffdb}", "{a\ufffdb, NULL}"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
