@@ -28,6 +28,7 @@ from engine.sinks.files import row_files
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import FileSinkLog
 from engine.sinks.files.partition_paths import DEFAULT_PARTITION, escape, split
+from tests.unit.malformed_columns import TEXTS
 from tests.unit.null_structs import COLUMNS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -225,6 +226,13 @@ def test_csv_lines_with_a_header(tmp_path: Path) -> None:
     (path,) = committed(sink)
     assert path.name.endswith("-c000.csv.gz")
     assert gzip.decompress(path.read_bytes()).decode() == 'id;name\n1;"a;b"\nNA;""\n3;NA\n'
+
+
+def test_csv_has_what_java_reads_in_texts_that_are_no_utf_8(tmp_path: Path) -> None:
+    sink = writer(tmp_path, pa.schema([("t", pa.string())]), "csv")
+    commit(sink, 0, pa.RecordBatch.from_pydict({"t": TEXTS}))
+    (path,) = committed(sink)
+    assert path.read_text(encoding="utf-8") == "a\ufffdb\n\nc\n"
 
 
 def test_partition_values_that_are_no_utf_8(tmp_path: Path) -> None:
