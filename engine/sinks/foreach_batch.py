@@ -32,7 +32,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, unpack
+from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, one_table, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ class _FunctionWriter(ShippingWriter):
             context = self._context(batchId)
             outer = _current.set(context)
             try:
-                self._call(pa.concat_tables(tables), batchId, context)
+                self._call(one_table(tables, self._arrow_schema), batchId, context)
             finally:
                 _current.reset(outer)
 

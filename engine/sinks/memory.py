@@ -26,6 +26,7 @@ from engine.sinks.shipped import (
     SHIPPED_BYTES_MAX,
     RowShipper,
     ShippingWriter,
+    one_table,
     shipped_bytes_max,
     unpack,
 )
@@ -75,7 +76,7 @@ class MemoryTable:
         """All rows, in the order of epochs and, in an epoch, of partitions."""
         with self._lock:
             tables = [table for each in self._epochs.values() for table in each]
-        return pa.concat_tables([self._schema.empty_table(), *tables])
+        return one_table(tables, self._schema)
 
 
 _TABLES: Final[dict[str, MemoryTable]] = {}
@@ -194,7 +195,9 @@ class SparkView:
         for rows_table in tables:
             size = max(1, rows_table.num_rows * _VIEW_CHUNK_BYTES // max(1, rows_table.nbytes))
             for start in range(0, rows_table.num_rows, size):
-                part = self._spark.createDataFrame(rows_table.slice(start, size), self._schema)
+                # Of a table without columns Arrow slices more rows than there are.
+                rows = rows_table.slice(start, min(size, rows_table.num_rows - start))
+                part = self._spark.createDataFrame(rows, self._schema)
                 # The sink ignores an epoch that it has, so each part gets a number of its own.
                 self._sink.write(self._parts, False, part._jdf.collect())
                 self._parts += 1

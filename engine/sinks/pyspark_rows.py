@@ -25,6 +25,8 @@ Converter = Callable[[Any], Any]
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch, in order."""
     row = Row(*batch.schema.names)
+    if not batch.num_columns:
+        return (row() for _ in range(batch.num_rows))
     columns = [_values(column, _converter(column.type)) for column in batch.columns]
     return (row(*values) for values in zip(*columns, strict=True))
 

@@ -92,6 +92,12 @@ def test_values_are_cut_or_not() -> None:
     assert show_text(table, 1, 20, "UTC").endswith("only showing top 1 row")
 
 
+def test_rows_without_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = console(pa.schema([]), numRows=4)
+    sink.commit([message(sink, rows(1, 2, 3).select([]))], 0)
+    assert capsys.readouterr().out.splitlines()[3:] == ["++", "||", "++", *["||"] * 3, "++", ""]
+
+
 def test_nested_values() -> None:
     schema = pa.schema(
         [

@@ -73,6 +73,12 @@ def test_a_function_of_the_user_s_script_travels() -> None:
     assert seen == []  # the copy has its own list
 
 
+def test_a_function_gets_every_row_without_columns() -> None:
+    seen: list[Row] = []
+    task_writer(ForeachWriter(seen.append, StructType())).write(0, iter([ids(1, 2).select([])]))
+    assert seen == [Row(), Row()]
+
+
 def test_open_process_close() -> None:
     handler = Handler()
     ForeachWriter(handler, IDS).write(iter([ids(1), ids(2)]))
@@ -214,6 +220,19 @@ def test_an_arrow_function_gets_the_table_of_an_epoch_and_whose_it_is() -> None:
         ([5], BatchContext("q", "r", 1, 0, 7, is_replay=False)),
     ]
     assert DriverSink.of(writer).task_slots == 0
+
+
+def test_functions_of_an_epoch_get_as_many_rows_without_columns_as_there_are() -> None:
+    seen: list[int] = []
+    session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
+    batch = ids(1, 2).select([])
+    for sink in (
+        ForeachBatchWriter(lambda rows, epoch: seen.append(rows.num_rows), session, StructType()),
+        ForeachBatchArrowWriter(lambda rows, context: seen.append(rows.num_rows), StructType()),
+    ):
+        sink.bind(SinkContext("q", "r", generation=0, timeline=0))
+        sink.commit([sink.write(iter([batch, batch])), None, sink.write(iter([batch]))], 0)
+    assert seen == [6, 6]
 
 
 def test_rows_have_pyspark_s_values() -> None:

@@ -18,7 +18,7 @@ from engine.errors import ConfigError
 from engine.sinks.console import ConsoleDataSource
 from engine.sinks.contract import WriterContext
 from engine.sinks.memory import MemoryDataSource
-from engine.sinks.shipped import RowShipper, ShippedRows, unpack
+from engine.sinks.shipped import RowShipper, ShippedRows, one_table, unpack
 from tests.model import silent_binding
 from tests.unit.null_structs import COLUMNS
 
@@ -106,6 +106,21 @@ def test_rows_of_an_earlier_start_that_cannot_be_had_now_are_refused(dtype: pa.D
     with pytest.raises(ConfigError, match="whose rows have id as BIGINT, and the query") as refused:
         unpack([shipped(id=pa.array([1 << 40]))], now)
     assert "once more as it was" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("notes", [None, {"a": "b"}])
+def test_rows_without_columns_are_counted(notes: dict[str, str] | None) -> None:
+    """As of ``df.select()``."""
+    batch = numbers(3).select([])
+    was = RowShipper("any", 1 << 20, notes=notes).write(0, iter([batch, batch.slice(1)]))
+    tables = unpack([was, was], batch.schema)
+    assert [each.num_rows for each in tables] == [5, 5]
+    assert one_table(tables, batch.schema).num_rows == 10
+    assert was.note("a") == (notes or {}).get("a")
+    (wider,) = unpack([was], numbers(0).schema)
+    assert wider["id"].to_pylist() == [None] * 5
+    (narrower,) = unpack([shipped(id=pa.array([1, 2]))], batch.schema)
+    assert narrower.num_rows == 2
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
