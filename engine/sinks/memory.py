@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
-from engine.expressions.schemas import to_arrow
+from engine.expressions.schemas import to_pyspark_arrow
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
 from engine.sinks.shipped import (
@@ -133,7 +133,7 @@ class MemoryWriter(ShippingWriter):
         replaces: bool = False,
     ) -> None:
         super().__init__(RowShipper("memory", bytes_max, takes_empty=replaces))
-        self._schema = to_arrow(schema, "sink memory")
+        self._schema = to_pyspark_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema, replaces=replaces)
         self._replaces = replaces
         self._view = None if spark is None else SparkView(spark, query_name, schema)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from types import SimpleNamespace
@@ -16,11 +16,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ClusterEndedError, ConfigError
+from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
+from engine.sinks.memory import MemoryWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
 from engine.spark.answers import ask_jvm
@@ -144,6 +146,30 @@ def test_what_cannot_take_rows_is_refused() -> None:
         ForeachBatchWriter(3, None, IDS)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="foreachBatchArrow takes a function"):
         ForeachBatchArrowWriter(3, IDS)  # type: ignore[arg-type]
+
+
+TWICE = pa.struct([("a", pa.int32()), ("a", pa.int32())])
+
+
+def spark_schema(*columns: tuple[str, pa.DataType]) -> StructType:
+    return StructType.fromJson(schema_to_spark(pa.schema(columns)))
+
+
+@pytest.mark.parametrize("dtype", [TWICE, pa.list_(pa.map_(pa.int32(), pa.struct([("x", TWICE)])))])
+def test_structs_with_two_fields_of_one_name_are_refused_at_the_start(dtype: pa.DataType) -> None:
+    schema = spark_schema(("id", pa.int64()), ("s", dtype))
+    starts: dict[str, Callable[[], object]] = {
+        "foreach": lambda: ForeachWriter(print, schema),
+        "foreachBatch": lambda: ForeachBatchWriter(print, SimpleNamespace(), schema),  # type: ignore[arg-type]
+        "memory": lambda: MemoryWriter("q", schema),
+    }
+    for name, start in starts.items():
+        with pytest.raises(ConfigError, match=f"sink {name}: .*column s.* two fields a") as error:
+            start()
+        assert "another name" in str(error.value.hint)
+    ForeachBatchArrowWriter(print, schema)
+    once = pa.struct([("a", pa.int32()), ("A", pa.int32())])
+    ForeachWriter(print, spark_schema(("id", pa.int64()), ("id", once)))
 
 
 def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
