@@ -33,6 +33,7 @@ import pyarrow as pa
 from engine.expressions.buffers import is_ascii
 from engine.expressions.java_utf8 import decoded
 from engine.expressions.registry import Datum
+from engine.expressions.types import nullable_inside
 
 _WIDTHS: Final = bytes([1] * 0xC2 + [2] * 30 + [3] * 16 + [4] * 5 + [1] * 11)
 """How many bytes a character has, by its first one: ``UTF8String.numBytesForFirstByte``."""
@@ -102,7 +103,9 @@ class View:
         as_bytes = with_bytes(dtype)
         if as_bytes == dtype:
             return list(array.to_pylist())
-        return [self._seen(value, dtype) for value in array.cast(as_bytes).to_pylist()]
+        # Arrow casts nothing to NOT NULL that has NULLs, not even below a NULL struct.
+        octets = array.cast(nullable_inside(as_bytes))
+        return [self._seen(value, dtype) for value in octets.to_pylist()]
 
     def _seen(self, value: Any, dtype: pa.DataType) -> Any:
         if value is None:
@@ -214,6 +217,14 @@ def value_of(scalar: pa.Scalar) -> Any:
         return scalar.as_py()
     except UnicodeDecodeError:
         return JAVA.values(pa.repeat(scalar, 1))[0]
+
+
+def values_of(array: pa.Array) -> list[Any]:
+    """As :func:`value_of`, of a column."""
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError:
+        return JAVA.values(array)
 
 
 def with_bytes(dtype: pa.DataType) -> pa.DataType:

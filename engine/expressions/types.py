@@ -234,6 +234,22 @@ def is_variant(dtype: pa.DataType) -> bool:
     return bool(dtype.equals(VARIANT, check_metadata=True))
 
 
+def nullable_inside(dtype: pa.DataType) -> pa.DataType:
+    """The type, where all fields may be NULL but the keys of maps."""
+    if pa.types.is_map(dtype):
+        key = dtype.key_field.with_type(nullable_inside(dtype.key_type))
+        return pa.map_(key, _may_be_null(dtype.item_field))
+    if pa.types.is_list(dtype):
+        return pa.list_(_may_be_null(dtype.value_field))
+    if pa.types.is_struct(dtype):
+        return pa.struct([_may_be_null(field) for field in dtype])
+    return dtype
+
+
+def _may_be_null(field: pa.Field) -> pa.Field:
+    return field.with_type(nullable_inside(field.type)).with_nullable(True)
+
+
 def has_variant(dtype: pa.DataType) -> bool:
     """Whether it is VARIANT, or there is one inside."""
     if is_variant(dtype):

@@ -25,6 +25,7 @@ from engine.sinks.shipped import (
     SHIPPED_BYTES_MAX,
     RowShipper,
     ShippingWriter,
+    one_table,
     shipped_bytes_max,
     unpack,
 )
@@ -85,7 +86,7 @@ class ConsoleWriter(ShippingWriter):
         self._timezone = session_timezone
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        table = pa.concat_tables([self._schema.empty_table(), *unpack(messages, self._schema)])
+        table = one_table(unpack(messages, self._schema), self._schema)
         text = show_text(table, self._rows, self._width, self._timezone)
         sys.stdout.write(f"{_RULE}\nBatch: {batchId}\n{_RULE}\n{text}\n")
         sys.stdout.flush()

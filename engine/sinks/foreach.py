@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from engine.errors import ConfigError
+from engine.expressions.schemas import to_pyspark_arrow
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.noop import NO_MESSAGE, NoMessage
 from engine.sinks.pyspark_rows import rows_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 class ForeachWriter(DataSourceStreamArrowWriter):
     """:param function: a callable, or an object with ``process``.
-    :raises ConfigError: it is neither.
+    :raises ConfigError: it is neither, or the rows cannot become PySpark's.
     """
 
     messageTypes = NO_MESSAGE
@@ -44,6 +45,7 @@ class ForeachWriter(DataSourceStreamArrowWriter):
             for method in ("process", "open", "close"):
                 if not callable(getattr(function, method, len)):
                     raise ConfigError(f"foreach: {type(function).__name__}.{method} is no method.")
+        to_pyspark_arrow(schema, "sink foreach")
         self._function = function
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> NoMessage:

@@ -31,8 +31,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
-from engine.expressions.schemas import to_arrow
-from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, unpack
+from engine.expressions.schemas import to_arrow, to_pyspark_arrow
+from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, one_table, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ class _FunctionWriter(ShippingWriter):
             context = self._context(batchId)
             outer = _current.set(context)
             try:
-                self._call(pa.concat_tables(tables), batchId, context)
+                self._call(one_table(tables, self._arrow_schema), batchId, context)
             finally:
                 _current.reset(outer)
 
@@ -121,7 +121,7 @@ class _FunctionWriter(ShippingWriter):
 class ForeachBatchWriter(_FunctionWriter):
     """
     :param check: asked when the function has failed: raises if it had to, for Spark has ended.
-    :raises ConfigError: ``function`` is no function.
+    :raises ConfigError: ``function`` is no function, or the rows cannot become a DataFrame.
     """
 
     taskSlots = 1
@@ -135,6 +135,7 @@ class ForeachBatchWriter(_FunctionWriter):
         check: Callable[[], None] | None = None,
     ) -> None:
         super().__init__("foreachBatch", schema, bytes_max)
+        to_pyspark_arrow(schema, "sink foreachBatch")
         if not callable(function):
             raise ConfigError(
                 f"foreachBatch takes a function(DataFrame, epoch), not {type(function).__name__}."

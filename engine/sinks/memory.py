@@ -19,13 +19,14 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
-from engine.expressions.schemas import to_arrow
+from engine.expressions.schemas import to_pyspark_arrow
 from engine.sinks.contract import EXACTLY_ONCE
 from engine.sinks.pyspark_rows import rows_of
 from engine.sinks.shipped import (
     SHIPPED_BYTES_MAX,
     RowShipper,
     ShippingWriter,
+    one_table,
     shipped_bytes_max,
     unpack,
 )
@@ -75,7 +76,7 @@ class MemoryTable:
         """All rows, in the order of epochs and, in an epoch, of partitions."""
         with self._lock:
             tables = [table for each in self._epochs.values() for table in each]
-        return pa.concat_tables([self._schema.empty_table(), *tables])
+        return one_table(tables, self._schema)
 
 
 _TABLES: Final[dict[str, MemoryTable]] = {}
@@ -132,7 +133,7 @@ class MemoryWriter(ShippingWriter):
         replaces: bool = False,
     ) -> None:
         super().__init__(RowShipper("memory", bytes_max, takes_empty=replaces))
-        self._schema = to_arrow(schema, "sink memory")
+        self._schema = to_pyspark_arrow(schema, "sink memory")
         self._table = MemoryTable(self._schema, replaces=replaces)
         self._replaces = replaces
         self._view = None if spark is None else SparkView(spark, query_name, schema)
@@ -194,7 +195,9 @@ class SparkView:
         for rows_table in tables:
             size = max(1, rows_table.num_rows * _VIEW_CHUNK_BYTES // max(1, rows_table.nbytes))
             for start in range(0, rows_table.num_rows, size):
-                part = self._spark.createDataFrame(rows_table.slice(start, size), self._schema)
+                # Of a table without columns Arrow slices more rows than there are.
+                rows = rows_table.slice(start, min(size, rows_table.num_rows - start))
+                part = self._spark.createDataFrame(rows, self._schema)
                 # The sink ignores an epoch that it has, so each part gets a number of its own.
                 self._sink.write(self._parts, False, part._jdf.collect())
                 self._parts += 1

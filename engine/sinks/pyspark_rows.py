@@ -1,7 +1,8 @@
 """Record batches as PySpark rows, with the Python values that PySpark would give.
 
 A timestamp becomes a naive ``datetime`` in the zone of the process, as everywhere in PySpark; a
-struct a ``Row``; a map a dict; a binary ``bytes``; a VARIANT a ``VariantVal``.
+struct a ``Row``; a map a dict; a binary ``bytes``; a VARIANT a ``VariantVal``; a text that
+is no UTF-8 what Java reads there.
 
 Source: PySpark's ArrowTableToRowsConversion.
 """
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import VariantVal
 
+from engine.expressions.malformed import values_of
 from engine.expressions.types import is_variant
 
 Converter = Callable[[Any], Any]
@@ -23,12 +25,14 @@ Converter = Callable[[Any], Any]
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch, in order."""
     row = Row(*batch.schema.names)
+    if not batch.num_columns:
+        return (row() for _ in range(batch.num_rows))
     columns = [_values(column, _converter(column.type)) for column in batch.columns]
     return (row(*values) for values in zip(*columns, strict=True))
 
 
 def _values(column: pa.Array, convert: Converter | None) -> list[Any]:
-    values: list[Any] = column.to_pylist()
+    values = values_of(column)
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from engine.base.connector_options import Options
 from engine.errors import ConfigError
+from engine.expressions.hidden_nulls import fitted
 from engine.expressions.types import sql_name
 from engine.sinks.adapter import own_messages
 from engine.sinks.contract import TaskWriter, WriterContext
@@ -96,11 +97,12 @@ class RowShipper(TaskWriter):
             gathered.append(batch)
         if not gathered:
             return ShippedRows()
-        table = pa.Table.from_batches(gathered).combine_chunks()
-        if self._notes:
-            table = table.replace_schema_metadata(self._notes)
+        table = pa.Table.from_batches(gathered)
+        if table.num_columns:  # else Arrow forgets how many rows there are
+            table = table.combine_chunks()
+        schema = table.schema.with_metadata(self._notes) if self._notes else table.schema
         output = pa.BufferOutputStream()
-        with pa.ipc.new_stream(output, table.schema) as stream:
+        with pa.ipc.new_stream(output, schema) as stream:
             stream.write_table(table)
         return ShippedRows(output.getvalue().to_pybytes())
 
@@ -153,13 +155,28 @@ def unpack(
     :raises ConfigError: the rows cannot have this schema.
     """
     return [
-        _fitted(pa.ipc.open_stream(each.stream).read_all(), schema, needed)
+        _fitted(_read(each.stream), schema, needed)
         for each in own_messages(messages, ShippedRows)
         if each.stream
     ]
 
 
+def one_table(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    """All rows, in order. Arrow's own function counts none where there are no columns.
+
+    :param schema: of each.
+    """
+    return pa.Table.from_batches([part for each in tables for part in each.to_batches()], schema)
+
+
+def _read(stream: bytes) -> pa.Table:
+    reader = pa.ipc.open_stream(stream)
+    return pa.Table.from_batches(list(reader), reader.schema)  # read_all() counts as above
+
+
 def _fitted(rows: pa.Table, schema: pa.Schema, needed: Collection[str]) -> pa.Table:
+    if not len(schema):
+        return rows.select([])
     names = rows.schema.names
     if names == schema.names:
         places: list[int | None] = [*range(len(names))]
@@ -176,7 +193,7 @@ def _fitted(rows: pa.Table, schema: pa.Schema, needed: Collection[str]) -> pa.Ta
             continue
         column = rows.column(place)
         try:
-            columns.append(column.cast(field.type))
+            columns.append(fitted(column, field.type))
         except pa.ArrowException as exc:
             raise _unfit(
                 f"{field.name} as {sql_name(column.type)}, and the query has it as "

@@ -24,7 +24,8 @@ def show_text(table: pa.Table, num_rows: int, width: int, session_timezone: str)
     :param width: cut values to so many characters, and align them right; 0: neither.
     """
     columns = []
-    shown = table.slice(0, num_rows)
+    # Of a table without columns Arrow slices more rows than there are.
+    shown = table.slice(0, min(num_rows, table.num_rows))
     for name, column in zip(table.column_names, shown.columns, strict=True):
         cells = shown_texts(column.combine_chunks(), session_timezone)
         columns.append([_cut(cell, width) for cell in [name, *cells]])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from engine.expressions.malformed import values_of
 from engine.expressions.types import is_variant
 from engine.expressions.whole_columns import caster, json_writer
 
@@ -37,7 +38,7 @@ def shown_texts(column: pa.Array, session_timezone: str) -> list[str]:
     else:
         to_text = json_writer(dtype, "UTC") if is_variant(dtype) else None
         cast = to_text or caster(dtype, pa.string(), session_timezone)
-        return ["NULL" if text is None else text for text in cast(column).to_pylist()]
+        return ["NULL" if text is None else text for text in values_of(cast(column))]
     valid = column.is_valid().to_pylist()
     return [text if there else "NULL" for text, there in zip(found, valid, strict=True)]
 

@@ -437,6 +437,18 @@ def test_foreach_batch_gets_a_data_frame(spark: SparkSession) -> None:
     assert seen == [(1, df.collect())]
 
 
+def test_rows_without_columns_are_counted(spark: SparkSession) -> None:
+    df = spark.range(3).select()
+    seen: list[int] = []
+    batches = [pa.RecordBatch.from_pydict({"a": [1, 2, 3]}).select([])]
+    given = ForeachBatchWriter(lambda batch, epoch: seen.append(batch.count()), spark, df.schema)
+    kept = MemoryWriter("uncolumned", df.schema, spark)
+    for sink in (given, kept):
+        sink.commit([sink.write(iter(batches)), None, sink.write(iter(batches))], 0)
+    assert seen == [6]
+    assert spark.table("uncolumned").count() == 6
+
+
 def test_rows_are_shown_as_spark_shows_them(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,27 @@ def test_memory_and_foreach_batch_deliver_to_the_driver(spark: SparkSession, sta
     assert sum(count for _, count in batches) > 0
 
 
+def test_a_function_gets_structs_of_a_left_join(spark: SparkSession, start: Start) -> None:
+    """They are NULL where nothing was found, and their fields are NOT NULL."""
+    named = spark.sql("SELECT 1L AS value, struct(1 AS a, timestamp'2020-01-01' AS t) AS s")
+    seen: list[tuple[int, int | None]] = []
+    nullable: list[bool] = []
+
+    def see(df: DataFrame, epoch: int) -> None:
+        nullable.append(df.schema["s"].dataType["a"].nullable)
+        seen.extend((row.value, row.s and row.s.a) for row in df.collect())
+
+    query = start(
+        write_stream(rate(spark, partitions=1).join(named, "value", "left"))
+        .foreachBatch(see)
+        .trigger(continuous="100 milliseconds")
+    )
+    await_read(query, 3)
+    query.drain(WAIT_S)
+    assert seen[:3] == [(0, None), (1, 1), (2, None)]
+    assert not any(nullable)
+
+
 def test_a_function_gets_arrow_tables_on_the_driver(
     spark: SparkSession, start: Start, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from engine.expressions.types import schema_to_spark
 from engine.sinks.builtin_sinks import sink_class
 from engine.sinks.console import ConsoleWriter
 from engine.sinks.show import show_text
+from tests.unit.malformed_columns import BATCH
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -91,6 +92,12 @@ def test_values_are_cut_or_not() -> None:
     assert show_text(table, 1, 20, "UTC").endswith("only showing top 1 row")
 
 
+def test_rows_without_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = console(pa.schema([]), numRows=4)
+    sink.commit([message(sink, rows(1, 2, 3).select([]))], 0)
+    assert capsys.readouterr().out.splitlines()[3:] == ["++", "||", "++", *["||"] * 3, "++", ""]
+
+
 def test_nested_values() -> None:
     schema = pa.schema(
         [
@@ -110,6 +117,13 @@ def test_nested_values() -> None:
         ["[]", "{}", "{NULL, NULL}", "NULL"],
         ["NULL", "NULL", "NULL", "NULL"],
     ]
+
+
+def test_texts_that_are_no_utf_8_are_what_java_reads() -> None:
+    lines = show_text(pa.Table.from_batches([BATCH]), 20, 0, "UTC").splitlines()
+    assert [cell.strip() for cell in lines[3].strip("|").split("|")] == [
+        "a\ufffdb", "[a\ufffdb, NULL, c]", "{a\ufffdb -> a\ufffdb}", "{a\ufffdb, NULL}"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from engine.sinks.delta.schemas import Rows, TableFacts
 from engine.sinks.files import row_files
 from tests.unit.delta_tables import data_files, ids, read, writer
 from tests.unit.lake_queries import SCHEMA, Query, rows
+from tests.unit.null_structs import COLUMNS
 
 # -- partitions, types, statistics ----------------------------------------------------------------
 
@@ -51,6 +52,16 @@ def test_partition_values(tmp_path: Path) -> None:
     again.commit(1, pa.RecordBatch.from_pylist([{"d": day, "k": "y", "id": 9}], schema))
     assert [row["k"] for row in read(tmp_path) if row["id"] == 9] == ["y"]
     assert len(list((tmp_path / "d=2024-05-06/k=y").iterdir())) == 1
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_structs_that_are_null_with_fields_that_are_not(tmp_path: Path, column: pa.Array) -> None:
+    batch = pa.RecordBatch.from_pydict({"s": column})
+    query = Query(writer(tmp_path, batch.schema))
+    query.commit(0, batch)
+    query.commit(1, batch.slice(1, 1))
+    found = sorted(map(str, read(tmp_path)))
+    assert found == sorted(map(str, [*batch.to_pylist(), *batch.slice(1, 1).to_pylist()]))
 
 
 def test_all_types_come_back(tmp_path: Path) -> None:

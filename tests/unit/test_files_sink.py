@@ -28,6 +28,8 @@ from engine.sinks.files import row_files
 from engine.sinks.files.data_source import FilesMessage, FilesWriter
 from engine.sinks.files.file_sink_log import FileSinkLog
 from engine.sinks.files.partition_paths import DEFAULT_PARTITION, escape, split
+from tests.unit.malformed_columns import TEXTS
+from tests.unit.null_structs import COLUMNS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -176,6 +178,20 @@ def test_parquet_has_spark_s_schema_and_instants_in_utc(tmp_path: Path) -> None:
     assert json.loads(metadata) == schema_to_spark(schema)
 
 
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_parquet_has_structs_that_are_null_with_fields_that_are_not(
+    tmp_path: Path, column: pa.Array
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"s": column, "k": ["x"] * len(column)})
+    sink = writer(tmp_path, batch.schema, __partition_by='["k"]')
+    commit(sink, 0, batch, batch.slice(1))
+    (path,) = committed(sink)
+    file = pq.ParquetFile(path)
+    assert file.read()["s"].to_pylist() == [*column.to_pylist(), *column.to_pylist()[1:]]
+    metadata = file.metadata.metadata[b"org.apache.spark.sql.parquet.row.metadata"]
+    assert json.loads(metadata) == schema_to_spark(batch.schema.remove(1))
+
+
 @pytest.mark.parametrize(
     ("compression", "end"),
     [("none", "-c000.parquet"), ("zstd", "-c000.zstd.parquet"), ("gzip", "-c000.gz.parquet")],
@@ -210,6 +226,13 @@ def test_csv_lines_with_a_header(tmp_path: Path) -> None:
     (path,) = committed(sink)
     assert path.name.endswith("-c000.csv.gz")
     assert gzip.decompress(path.read_bytes()).decode() == 'id;name\n1;"a;b"\nNA;""\n3;NA\n'
+
+
+def test_csv_has_what_java_reads_in_texts_that_are_no_utf_8(tmp_path: Path) -> None:
+    sink = writer(tmp_path, pa.schema([("t", pa.string())]), "csv")
+    commit(sink, 0, pa.RecordBatch.from_pydict({"t": TEXTS}))
+    (path,) = committed(sink)
+    assert path.read_text(encoding="utf-8") == "a\ufffdb\n\nc\n"
 
 
 def test_partition_values_that_are_no_utf_8(tmp_path: Path) -> None:

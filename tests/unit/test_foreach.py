@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from types import SimpleNamespace
@@ -16,14 +16,17 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ClusterEndedError, ConfigError
+from engine.expressions.types import schema_to_spark
 from engine.sinks.adapter import task_writer
 from engine.sinks.contract import DriverSink
 from engine.sinks.epoch_context import EpochContext
 from engine.sinks.foreach import ForeachWriter
 from engine.sinks.foreach_batch import BatchContext, ForeachBatchArrowWriter, ForeachBatchWriter
+from engine.sinks.memory import MemoryWriter
 from engine.sinks.noop import NoMessage, NoopWriter
 from engine.sinks.pyspark_rows import rows_of
 from engine.spark.answers import ask_jvm
+from tests.unit.malformed_columns import BATCH, ROW
 
 IDS = StructType().add("id", "long")
 
@@ -70,6 +73,12 @@ def test_a_function_of_the_user_s_script_travels() -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(task_writer(sink)))
     copy.write(0, iter([ids(1)]))
     assert seen == []  # the copy has its own list
+
+
+def test_a_function_gets_every_row_without_columns() -> None:
+    seen: list[Row] = []
+    task_writer(ForeachWriter(seen.append, StructType())).write(0, iter([ids(1, 2).select([])]))
+    assert seen == [Row(), Row()]
 
 
 def test_open_process_close() -> None:
@@ -137,6 +146,30 @@ def test_what_cannot_take_rows_is_refused() -> None:
         ForeachBatchWriter(3, None, IDS)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="foreachBatchArrow takes a function"):
         ForeachBatchArrowWriter(3, IDS)  # type: ignore[arg-type]
+
+
+TWICE = pa.struct([("a", pa.int32()), ("a", pa.int32())])
+
+
+def spark_schema(*columns: tuple[str, pa.DataType]) -> StructType:
+    return StructType.fromJson(schema_to_spark(pa.schema(columns)))
+
+
+@pytest.mark.parametrize("dtype", [TWICE, pa.list_(pa.map_(pa.int32(), pa.struct([("x", TWICE)])))])
+def test_structs_with_two_fields_of_one_name_are_refused_at_the_start(dtype: pa.DataType) -> None:
+    schema = spark_schema(("id", pa.int64()), ("s", dtype))
+    starts: dict[str, Callable[[], object]] = {
+        "foreach": lambda: ForeachWriter(print, schema),
+        "foreachBatch": lambda: ForeachBatchWriter(print, SimpleNamespace(), schema),  # type: ignore[arg-type]
+        "memory": lambda: MemoryWriter("q", schema),
+    }
+    for name, start in starts.items():
+        with pytest.raises(ConfigError, match=f"sink {name}: .*column s.* two fields a") as error:
+            start()
+        assert "another name" in str(error.value.hint)
+    ForeachBatchArrowWriter(print, schema)
+    once = pa.struct([("a", pa.int32()), ("A", pa.int32())])
+    ForeachWriter(print, spark_schema(("id", pa.int64()), ("id", once)))
 
 
 def test_a_foreach_batch_function_asks_whose_epoch_it_commits() -> None:
@@ -215,6 +248,19 @@ def test_an_arrow_function_gets_the_table_of_an_epoch_and_whose_it_is() -> None:
     assert DriverSink.of(writer).task_slots == 0
 
 
+def test_functions_of_an_epoch_get_as_many_rows_without_columns_as_there_are() -> None:
+    seen: list[int] = []
+    session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: rows)
+    batch = ids(1, 2).select([])
+    for sink in (
+        ForeachBatchWriter(lambda rows, epoch: seen.append(rows.num_rows), session, StructType()),
+        ForeachBatchArrowWriter(lambda rows, context: seen.append(rows.num_rows), StructType()),
+    ):
+        sink.bind(SinkContext("q", "r", generation=0, timeline=0))
+        sink.commit([sink.write(iter([batch, batch])), None, sink.write(iter([batch]))], 0)
+    assert seen == [6, 6]
+
+
 def test_rows_have_pyspark_s_values() -> None:
     utc = pa.timestamp("us", tz="UTC")
     schema = pa.schema(
@@ -240,6 +286,12 @@ def test_rows_have_pyspark_s_values() -> None:
     )  # fmt: skip
     assert first.s.at.tzinfo is None
     assert second == Row(*schema.names)(*[None] * len(schema))
+
+
+def test_texts_that_are_no_utf_8_are_what_java_reads() -> None:
+    (row,) = rows_of(BATCH)
+    assert row.asDict(recursive=True) == ROW
+    assert isinstance(row.s, Row)
 
 
 class RowSink(DataSourceStreamWriter):

@@ -21,6 +21,7 @@ from engine.errors import ConfigError, SinkCommitRejectedError
 from engine.sinks.files import row_files
 from tests.unit.iceberg_tables import NAME, Lake
 from tests.unit.lake_queries import SCHEMA, rows
+from tests.unit.null_structs import COLUMNS
 
 
 @pytest.fixture
@@ -60,6 +61,13 @@ def test_all_types_come_back(lake: Lake) -> None:
     batch = pa.RecordBatch.from_pylist([given, dict.fromkeys(schema.names)], schema)
     lake.query(schema).commit(0, batch)
     assert lake.read() == [given, dict.fromkeys(schema.names)]
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_structs_that_are_null_with_fields_that_are_not(lake: Lake, column: pa.Array) -> None:
+    batch = pa.RecordBatch.from_pydict({"s": column})
+    lake.query(batch.schema).commit(0, batch)
+    assert lake.read() == batch.to_pylist()
 
 
 def test_partitions_of_every_kind(lake: Lake) -> None:

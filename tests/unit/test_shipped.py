@@ -18,8 +18,9 @@ from engine.errors import ConfigError
 from engine.sinks.console import ConsoleDataSource
 from engine.sinks.contract import WriterContext
 from engine.sinks.memory import MemoryDataSource
-from engine.sinks.shipped import RowShipper, ShippedRows, unpack
+from engine.sinks.shipped import RowShipper, ShippedRows, one_table, unpack
 from tests.model import silent_binding
+from tests.unit.null_structs import COLUMNS
 
 SCHEMA = StructType().add("id", "long")
 
@@ -105,3 +106,39 @@ def test_rows_of_an_earlier_start_that_cannot_be_had_now_are_refused(dtype: pa.D
     with pytest.raises(ConfigError, match="whose rows have id as BIGINT, and the query") as refused:
         unpack([shipped(id=pa.array([1 << 40]))], now)
     assert "once more as it was" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("notes", [None, {"a": "b"}])
+def test_rows_without_columns_are_counted(notes: dict[str, str] | None) -> None:
+    """As of ``df.select()``."""
+    batch = numbers(3).select([])
+    was = RowShipper("any", 1 << 20, notes=notes).write(0, iter([batch, batch.slice(1)]))
+    tables = unpack([was, was], batch.schema)
+    assert [each.num_rows for each in tables] == [5, 5]
+    assert one_table(tables, batch.schema).num_rows == 10
+    assert was.note("a") == (notes or {}).get("a")
+    (wider,) = unpack([was], numbers(0).schema)
+    assert wider["id"].to_pylist() == [None] * 5
+    (narrower,) = unpack([shipped(id=pa.array([1, 2]))], batch.schema)
+    assert narrower.num_rows == 2
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_a_struct_that_is_null_has_fields_that_are_not_null(column: pa.Array) -> None:
+    batch = pa.RecordBatch.from_pydict({"s": column})
+    was = RowShipper("any", 1 << 20).write(0, iter([batch, batch.slice(1)]))
+    (table,) = unpack([was], batch.schema)
+    assert table.schema == batch.schema
+    assert table["s"].to_pylist() == [*column.to_pylist(), *column.to_pylist()[1:]]
+    assert table.cast(table.schema) == table, "whoever gets the rows has no trouble with them"
+
+
+def test_rows_of_an_earlier_start_with_null_structs_get_the_types_of_this_one() -> None:
+    was = shipped(s=COLUMNS["struct"])
+    fields = [pa.field("a", pa.string(), False), pa.field("b", pa.string())]
+    now = pa.schema([("s", pa.struct(fields))])
+    (table,) = unpack([was], now)
+    assert table.schema == now
+    assert table["s"].to_pylist() == [{"a": "1", "b": "x"}, None, {"a": "3", "b": None}]
+    with pytest.raises(ConfigError, match="whose rows have s as STRUCT<a: BIGINT NOT NULL, b"):
+        unpack([was], pa.schema([("s", pa.struct([fields[0], fields[1].with_nullable(False)]))]))

@@ -3,7 +3,7 @@
 Values are trimmed. Null is nothing, the empty string two quotes. A quote inside of a value is
 escaped with a backslash, and so is a backslash if the value is quoted. Timestamps are written in
 the session's zone with three digits of their fraction: what is finer is lost, as in Spark. A very
-small decimal has an exponent.
+small decimal has an exponent. A text that is no UTF-8 is as Java reads it.
 
 Source: Spark's UnivocityGenerator; univocity's CsvWriter; Java's BigDecimal.toString.
 """
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.base.connector_options import Options
+from engine.expressions.malformed import JAVA
 from engine.expressions.types import TIMESTAMP
 from engine.expressions.whole_columns import caster, date_formatter
 from engine.sinks.files.file_formats import TextFormat
@@ -82,4 +83,4 @@ def _texts(column: pa.Array, session_timezone: str) -> pa.Array:
         write = str if pa.types.is_decimal(dtype) else hex_text
         values = [None if value is None else write(value) for value in column.to_pylist()]
         return pa.array(values, pa.string())
-    return caster(dtype, pa.string(), session_timezone)(column)
+    return JAVA.of(caster(dtype, pa.string(), session_timezone)(column))

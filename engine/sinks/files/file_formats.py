@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from engine.base.connector_options import SESSION_TIMEZONE, Options
 from engine.errors import ConfigError
+from engine.expressions.hidden_nulls import settled
 from engine.expressions.types import has_variant, schema_to_spark, sql_name
 from engine.expressions.whole_columns import json_writer
 
@@ -89,7 +90,7 @@ class ParquetFormat(FileFormat):
 
     def plain(self, file: IO[bytes], schema: pa.Schema) -> pq.ParquetWriter:
         """Begin a file that says nothing of Spark."""
-        return pq.ParquetWriter(
+        return _ParquetWriter(
             file,
             schema,
             compression=self._codec,
@@ -103,6 +104,13 @@ class ParquetFormat(FileFormat):
         writer.add_key_value_metadata({_ROW_METADATA: _sparks_schema(schema)})
         encoder: Encoder = writer
         return encoder
+
+
+class _ParquetWriter(pq.ParquetWriter):  # type: ignore[misc]
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Arrow counts NULLs that are hidden, and refuses them where a field is NOT NULL."""
+        columns = [settled(column) for column in table.columns]
+        super().write_table(pa.Table.from_arrays(columns, schema=table.schema), row_group_size)
 
 
 def _has_empty_struct(dtype: pa.DataType) -> bool:
