@@ -22,6 +22,7 @@ _TUNED: Final[dict[str, Any]] = {
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": "200000",
     "queue.buffering.max.kbytes": "65536",  # of several producers per task
+    "message.max.bytes": "1048576",  # as of the Java client; what is less refuses what that writes
 }
 SMALL_BATCH: Final = 2_000
 """After a batch of fewer rows nothing is waited for that could be sent with it: a low latency costs
@@ -30,6 +31,7 @@ ACKNOWLEDGED_S: Final = 120.0
 """So long what was sent may take to be acknowledged: Kafka's ``delivery.timeout.ms``."""
 _NO_PARTITION: Final = "_UNKNOWN_PARTITION"
 """Of a record no outage: the topic is there, and has fewer partitions than the record asks for."""
+_TOO_LARGE: Final = "MSG_SIZE_TOO_LARGE"
 _HURRY_S: Final = 0.005
 _FLUSH_S: Final = 1.0
 
@@ -65,10 +67,17 @@ class Sender:
         with self.speaking("a record cannot be sent", SinkCommitRejectedError):
             try:
                 rows.send(self.producer, batch)
-            except KafkaException as exc:  # at once, of a topic that the client knows by now
-                if exc.args[0].name() != _NO_PARTITION:
+            except KafkaException as exc:
+                error = exc.args[0]
+                if error.name() == _TOO_LARGE:
+                    raise SinkCommitRejectedError(
+                        self._says("a record is larger than Kafka's client may send."),
+                        hint="Set kafka.max.request.size to more than the largest record, in bytes "
+                        "(1048576 by default); the topic's max.message.bytes must allow it, too.",
+                    ) from exc
+                if error.name() != _NO_PARTITION:  # at once, of a topic that it knows by now
                     raise
-                self._report(exc.args[0], None)
+                self._report(error, None)
         if hurry and batch.num_rows < SMALL_BATCH:
             self._serve(self.producer.flush, _HURRY_S)
         else:
