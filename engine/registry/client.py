@@ -13,6 +13,7 @@ import json
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +33,15 @@ PAUSE_S = 0.2
 """Before the second try; doubled with each."""
 UNKNOWN_S = 5.0
 """So long an id that the registry does not know is not asked for again: a topic may be full of
-them, and one that was given out just now may not have come to this one of its servers."""
+them, and one that was given out just now may not have come to its servers."""
+LATE_S: tuple[float, ...] = (0.2, 1.0)
+"""After these an id that is new, and not known to any server, is asked for again before it counts
+as unknown: who has written the record got it from a server that the others follow."""
+LATE_MAX: Final = 3
+"""So many ids are waited for in a minute: what is no record has any id, and each would be new."""
+_LATE_WINDOW_S: Final = 60.0
+_AWAY_S: Final = 30.0
+"""So long a server that did not answer is not asked whether it knows what another one does not."""
 _UNKNOWN_MAX: Final = 10_000
 """With so many of them, those whose time is over are forgotten."""
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -147,6 +156,8 @@ class Registry:
         self._lock = threading.Lock()
         self._known: dict[int, Schema] = {}
         self._unknown: dict[int, float] = {}
+        self._waited: deque[float] = deque(maxlen=LATE_MAX)
+        self._away: dict[str, float] = {}
 
     def schema(self, id: int) -> Schema:
         """The one of this id.
@@ -160,12 +171,31 @@ class Registry:
                 return self._known[id]
             if time.monotonic() < self._unknown.get(id, 0.0):
                 raise UnknownSchemaError(self._says(f"there is no schema {id}"))
-            found = self._ask(f"/schemas/ids/{id}")
+            found = self._found(id)
             if found is None:
                 self._note_unknown(id)
                 raise UnknownSchemaError(self._says(f"there is no schema {id}"))
             self._known[id] = self._read({**found, "id": id})
             return self._known[id]
+
+    def _found(self, id: int) -> dict[str, Any] | None:
+        path = f"/schemas/ids/{id}"
+        found = self._ask(path)
+        if found is None and self._may_be_late(id):
+            for wait_s in LATE_S:
+                threading.Event().wait(wait_s)
+                found = self._ask(path)
+                if found is not None:
+                    break
+        return found
+
+    def _may_be_late(self, id: int) -> bool:
+        now_s = time.monotonic()
+        is_enough = len(self._waited) == LATE_MAX and now_s - self._waited[0] < _LATE_WINDOW_S
+        if id in self._unknown or is_enough:
+            return False
+        self._waited.append(now_s)
+        return True
 
     def _note_unknown(self, id: int) -> None:
         now_s = time.monotonic()
@@ -216,10 +246,14 @@ class Registry:
             raise SourceError(self._says(f"its answer is no schema: {exc!r}.")) from exc
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Of each server in turn, again after a pause; None if there is no such thing."""
+        """Of each server in turn, again after a pause; None if none of those that answer knows of
+        such a thing."""
         pause_s, reason = PAUSE_S, ""
         for number in range(TRIES):
+            is_unknown = False
             for url in self._access.urls:
+                if is_unknown and time.monotonic() < self._away.get(url, 0.0):
+                    continue  # each id of what is no record would wait for it
                 try:
                     status, content = self._web.ask(
                         url + path,
@@ -228,18 +262,22 @@ class Registry:
                     )
                 except (OSError, HTTPException) as exc:
                     reason = f"{type(exc).__name__}: {exc}"
+                    self._away[url] = time.monotonic() + _AWAY_S
                     continue
-                if status not in _PASSING and not _is_of_another(status, content):
+                if status in _PASSING or _is_of_another(status, content):
+                    reason = f"it answers {status}: {_shown(content)}"
+                elif status == 404:
+                    is_unknown = True  # to this one: it may be behind the others
+                else:
                     return self._answer(status, content, is_given=body is not None)
-                reason = f"it answers {status}: {_shown(content)}"
+            if is_unknown:
+                return None
             if number + 1 < TRIES:
                 threading.Event().wait(pause_s)
                 pause_s *= 2
         raise SourceUnavailableError(self._says(f"there is no answer: {reason}."))
 
-    def _answer(self, status: int, content: bytes, *, is_given: bool) -> dict[str, Any] | None:
-        if status == 404:
-            return None
+    def _answer(self, status: int, content: bytes, *, is_given: bool) -> dict[str, Any]:
         kind: type[ContinuousError] = ConfigError if is_given else SourceError
         if status in _FORBIDDEN:
             raise kind(

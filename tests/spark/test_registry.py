@@ -259,6 +259,7 @@ def test_another_kind_of_schema_is_told(
 def test_an_unknown_id_is_asked_for_once_in_a_while(
     server: Apicurio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "LATE_S", ())
     here, asked = raw(server), []
     right = here._ask
     monkeypatch.setattr(here, "_ask", lambda path: asked.append(path) or right(path))
