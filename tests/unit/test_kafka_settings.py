@@ -13,6 +13,7 @@ from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.kafka.rows import SCHEMA
+from engine.sources.kafka.topics import consumer_settings
 
 PASSWORD = "c0rrect-h0rse"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----"
@@ -143,6 +144,11 @@ def test_what_java_writes_is_what_the_client_takes() -> None:
     )  # fmt: skip
     consumer = made_client(Consumer, {"bootstrap.servers": "127.0.0.1:1", **found}, "source kafka")
     consumer.close()
+
+
+def test_damaged_records_are_seen_unless_the_user_does_not_want_it() -> None:
+    assert consumer_settings({})["check.crcs"] == "true"
+    assert consumer_settings({"check.crcs": "false"})["check.crcs"] == "false"
 
 
 def test_a_setting_that_the_client_does_not_know_is_refused() -> None:

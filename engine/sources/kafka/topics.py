@@ -25,6 +25,7 @@ _TUNED: Final = {
     "auto.offset.reset": "error",
     "enable.partition.eof": "true",
     "isolation.level": "read_committed",
+    "check.crcs": "true",  # as the Java client does: a damaged record is no row
     # By default librdkafka stops fetching for up to a second once 100,000 records wait for us.
     "fetch.queue.backoff.ms": "5",
     # By default brokers that are away are looked for twenty times a second, and one that is back
