@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 import time
 from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from engine.clients.kafka_tls import trusting
 from engine.clients.web import Web, is_web
 from engine.errors import ConfigError, SinkUnavailableError
 
@@ -41,7 +41,7 @@ class Tokens:
     """Tokens for one client. Not for several threads.
 
     :param client: settings of librdkafka.
-    :raises ConfigError: they want a token in another way.
+    :raises ConfigError: they want a token in another way, or a certificate cannot be read.
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
@@ -62,10 +62,7 @@ class Tokens:
         self._form = urlencode({"grant_type": "client_credentials", **scope}).encode()
         pairs = (pair.split("=", 1) for pair in given.get(_EXTENSIONS, "").split(",") if pair)
         self.extensions = {name.strip(): value.strip() for name, value in pairs}
-        tls = ssl.create_default_context(
-            cafile=client.get("https.ca.location"), cadata=client.get("https.ca.pem")
-        )
-        self._web = Web(tls)
+        self._web = Web(trusting(client, "https"))
         self._token = ""
         self.good_until_s = 0.0
         """Monotonic."""

@@ -7,7 +7,6 @@ kafka-python: ListTransactions and DescribeTransactions (KIP-664), EndTxn and In
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from engine.base.failpoints import reach
 from engine.clients.kafka import MISSING, SERVERS
+from engine.clients.kafka_tls import brokers_tls
 from engine.clients.kafka_tokens import Tokens
 from engine.errors import ConfigError, SinkError, SinkUnavailableError
 
@@ -90,6 +90,15 @@ class KafkaTransactions:
         self._client = dict(client)
         self._tokens: Tokens | None = None
         self._admin: Any = None
+
+    def check(self) -> None:
+        """See that these settings can be used, as far as that is known without asking anybody.
+
+        :raises ConfigError: they cannot.
+        """
+        brokers_tls(self._client)
+        if _logs_in_by_tokens(self._client):
+            Tokens(self._client)
 
     def ids(self, prefix: str) -> list[str]:
         """The transactional ids that begin with this, in order.
@@ -272,8 +281,8 @@ def _connect(client: Mapping[str, str], tokens: Tokens | None) -> Any:
         theirs: client[ours] for ours, theirs in _SETTINGS.items() if ours in client
     }
     settings["security_protocol"] = client.get("security.protocol", "PLAINTEXT").upper()
-    if "SSL" in settings["security_protocol"]:
-        settings["ssl_context"] = _tls(client)
+    if (tls := brokers_tls(client)) is not None:
+        settings["ssl_context"] = tls
     if tokens is not None:
         tokens.token()  # whose absence would look like that of the brokers
         settings["sasl_oauth_token_provider"] = _provider(tokens)
@@ -321,25 +330,3 @@ _SETTINGS: Final = {
     "sasl.password": "sasl_plain_password",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
-
-
-def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        cafile=client.get("ssl.ca.location"), cadata=client.get("ssl.ca.pem")
-    )
-    if client.get("ssl.endpoint.identification.algorithm") == "none":
-        context.check_hostname = False
-    if client.get("enable.ssl.certificate.verification") == "false":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if "ssl.certificate.location" in client:
-        context.load_cert_chain(
-            client["ssl.certificate.location"],
-            client.get("ssl.key.location"),
-            client.get("ssl.key.password", ""),  # without one OpenSSL asks at the terminal
-        )
-    elif "ssl.certificate.pem" in client or "ssl.keystore.location" in client:
-        raise ConfigError(
-            "Exactly-once delivery to Kafka needs the client's certificate in files.",
-            hint="Set kafka.ssl.certificate.location and kafka.ssl.key.location (PEM).",
-        )
-    return context

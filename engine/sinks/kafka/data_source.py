@@ -173,9 +173,11 @@ class KafkaWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         self._base = transactional_base(self._prefix, context)
 
     def validate(self) -> None:
-        """:raises ConfigError: the brokers cannot be reached, do not have the topic, or do not
-        allow such transactions.
+        """:raises ConfigError: a setting cannot be used, or the brokers cannot be reached, do not
+        have the topic, or do not allow such transactions.
         """
+        if self.delivery == EXACTLY_ONCE:  # for which there is another client than librdkafka
+            self._connected().check()
         timeout_s = self._transaction_s if self.delivery == EXACTLY_ONCE else None
         check_brokers(self._client, self._rows.topic, timeout_s)
 
