@@ -67,6 +67,10 @@ _LOGIN: Final = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|(\S+))")
+_ESCAPED: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_CONTROLS: Final = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+"""Which letters behind a backslash mean another character. Java reads a login by its
+StreamTokenizer."""
 
 
 def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -163,7 +167,7 @@ def _login(owner: str, text: str) -> dict[str, str]:
     found = _LOGIN.match(text.strip())
     module = found[1].rpartition(".")[2] if found else ""
     pairs = {
-        name: quoted.replace('\\"', '"') if quoted or not bare else bare
+        name: _ESCAPED.sub(_unescaped, quoted) if quoted or not bare else bare
         for name, quoted, bare in _PAIR.findall(found[2] if found else "")
     }
     if module in ("PlainLoginModule", "ScramLoginModule") and {"username", "password"} <= set(
@@ -181,6 +185,11 @@ def _login(owner: str, text: str) -> dict[str, str]:
         f"which has no {module or 'such login module'}, or user and password are not named.",
         hint=f"Set {PREFIX}sasl.mechanism with {PREFIX}sasl.username and {PREFIX}sasl.password.",
     )
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    meant = found[1]
+    return chr(int(meant, 8)) if meant[0] in "01234567" else _CONTROLS.get(meant, meant)
 
 
 @contextmanager

@@ -54,6 +54,16 @@ def test_settings_of_another_name_are_translated() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [(r"x\\y", r"x\y"), (r"\\", "\\"), (r"\\\"", '\\"'), (r"a\$b", "a$b"), (r"a\tb", "a\tb"),
+     (r"\101\60\4008", "A0 08")],
+)  # fmt: skip
+def test_a_backslash_in_a_login_is_read_as_java_reads_it(text: str, meant: str) -> None:
+    found = settings(sasl__jaas__config=f'{PLAIN} required username="me" password="{text}";')
+    assert found["sasl.password"] == meant
+
+
 @pytest.mark.parametrize("module", [PLAIN, SCRAM])
 def test_a_login_is_a_user_and_a_password(module: str) -> None:
     text = f'{module} required\n  username="me" password="a;b \\"c\\" d" ;'
