@@ -40,6 +40,10 @@ _SAME_MEANING: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "sasl.kerberos.kinit.cmd": "sasl.kerberos.kinit.cmd",
 }
+PAUSE: Final = "reconnect.backoff.ms"
+PAUSE_MAX: Final = "reconnect.backoff.max.ms"
+_PAUSES: Final = {PAUSE: "100", PAUSE_MAX: "10000"}
+"""librdkafka's own."""
 ONLY_JAVA: Final = frozenset(
     {
         "auto.include.jmx.reporter", "default.api.timeout.ms", "enable.metrics.push",
@@ -97,7 +101,22 @@ def client_settings(owner: str, options: Mapping[str, str]) -> dict[str, str]:
         settings.update(_translated(owner, name, value, given))
     if _TOKENS_FROM in settings:  # which is how Java's client knows that it is to fetch them
         settings.setdefault("sasl.oauthbearer.method", "oidc")
-    return settings
+    return {**settings, **fitting_pause(settings, _PAUSES)}
+
+
+def fitting_pause(settings: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """Of the least and the longest pause before a connection is tried again, the one that the user
+    has not set, if ours contradicts the user's: librdkafka would refuse what nobody has asked for.
+
+    :param ours: both, in milliseconds.
+    """
+    least, most = (settings.get(name, ours[name]).strip() for name in (PAUSE, PAUSE_MAX))
+    # What is no number the client refuses by itself.
+    if not (least.isdecimal() and most.isdecimal()) or int(least) <= int(most):
+        return {}
+    if PAUSE_MAX not in settings:
+        return {PAUSE_MAX: least}
+    return {} if PAUSE in settings else {PAUSE: most}
 
 
 def without_effect(options: Mapping[str, str]) -> tuple[str, ...]:

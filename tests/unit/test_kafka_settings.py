@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, KafkaError
+from pyspark.sql.types import StringType, StructField, StructType
 
 from engine.clients.kafka import client_settings, made_client, without_effect
 from engine.clients.kafka_complaints import Complaints
@@ -11,6 +12,7 @@ from engine.errors import ConfigError
 from engine.pipeline.described import describe_connector
 from engine.pipeline.fingerprint import fingerprint
 from engine.pipeline.pipeline import Pipeline, SourceRelation
+from engine.sinks.kafka.data_source import KafkaSink
 from engine.sources.kafka.data_source import KafkaDataSource
 from engine.sources.kafka.rows import SCHEMA
 from engine.sources.kafka.topics import consumer_settings
@@ -159,6 +161,44 @@ def test_what_java_writes_is_what_the_client_takes() -> None:
 def test_damaged_records_are_seen_unless_the_user_does_not_want_it() -> None:
     assert consumer_settings({})["check.crcs"] == "true"
     assert consumer_settings({"check.crcs": "false"})["check.crcs"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [({"reconnect__backoff__ms": "2000"}, "2000", "2000"),
+     ({"reconnect__backoff__ms": "20000"}, "20000", "20000"),
+     ({"reconnect__backoff__ms": "50"}, "50", "1000"),
+     ({"reconnect__backoff__max__ms": "200"}, "200", "200"),
+     ({"reconnect__backoff__max__ms": "5000"}, "500", "5000"),
+     ({"reconnect__backoff__ms": "70", "reconnect__backoff__max__ms": "80"}, "70", "80")],
+)  # fmt: skip
+def test_a_pause_that_the_user_has_set_counts_alone(
+    given: dict[str, str], least: str, most: str
+) -> None:
+    """Without the other one, of which ours is less or more than the user's."""
+    own = consumer_settings(
+        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **settings(**given)}
+    )
+    assert (own["reconnect.backoff.ms"], own["reconnect.backoff.max.ms"]) == (least, most)
+    made_client(Consumer, own, "source kafka").close()
+
+
+def test_a_pause_alone_is_taken_by_source_and_sink(caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("20000", "20"):
+        name = "kafka.reconnect.backoff.ms" if text == "20000" else "kafka.reconnect.backoff.max.ms"
+        given = {"kafka.bootstrap.servers": "b:9092", name: text}
+        source = KafkaDataSource({**given, "subscribe": "orders"})
+        source.continuousReader(source.schema())
+        KafkaSink({**given, "topic": "orders"}).streamWriter(
+            StructType([StructField("value", StringType())]), overwrite=False
+        )
+    assert not caplog.records
+
+
+def test_a_pause_that_is_no_number_is_refused() -> None:
+    given = {"bootstrap.servers": "b:9092", "group.id": "g", **settings(reconnect__backoff__ms="x")}
+    with pytest.raises(ConfigError, match=r"reconnect\.backoff\.ms"):
+        made_client(Consumer, consumer_settings(given), "source kafka")
 
 
 def test_a_setting_that_the_client_does_not_know_is_refused() -> None:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from engine.clients.kafka import (
+    PAUSE,
+    PAUSE_MAX,
     SERVERS,
+    fitting_pause,
     import_client,
     is_passing,
     made_client,
@@ -30,8 +33,8 @@ _TUNED: Final = {
     "fetch.queue.backoff.ms": "5",
     # By default brokers that are away are looked for twenty times a second, and one that is back
     # may be looked for after ten.
-    "reconnect.backoff.ms": "500",
-    "reconnect.backoff.max.ms": "1000",
+    PAUSE: "500",
+    PAUSE_MAX: "1000",
 }
 TRIES_S: tuple[float, ...] = (1.0, 2.0, 5.0)
 """So long each try of a question may take, connecting included."""
@@ -208,4 +211,4 @@ def ends(client: Mapping[str, str], partitions: Iterable[TopicPartition]) -> Pos
 
 def consumer_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Of a consumer whose offsets are the checkpoint's. What the user has set counts."""
-    return {**_TUNED, **client}
+    return {**_TUNED, **fitting_pause(client, _TUNED), **client}
