@@ -15,6 +15,7 @@ The files that hold the state behind a pinned epoch stay where they are: retenti
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -120,10 +121,11 @@ def all_pins(storage: Storage) -> list[Pin]:
 
     :raises CheckpointCorruptError: one is unreadable.
     """
-    return sorted(
-        (get_pin(storage, name) for name in _names(storage)),
-        key=lambda pin: (pin.epoch, pin.name),
-    )
+    pins = []
+    for name in _names(storage):
+        with suppress(ConfigError):  # it was removed since
+            pins.append(get_pin(storage, name))
+    return sorted(pins, key=lambda pin: (pin.epoch, pin.name))
 
 
 def remove_pin(storage: Storage, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from engine.base.background import Background, not_at_all
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import EpochState
-from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
+from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.lease import Lease, read_holder
 from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata, carried_on
 from engine.checkpoint.query_state import QueryState
@@ -47,6 +47,7 @@ from engine.execution.shares import Share, Spread, shares, tasks_among
 from engine.execution.slots import await_slots
 from engine.execution.survey import plan_restart
 from engine.execution.task_specs import Beginning, task_specs
+from engine.execution.where_to_start import logged_entry, where_to_start
 from engine.sinks.contract import WriterContext
 from engine.sources.contract import Offset
 
@@ -64,6 +65,7 @@ class Attempt:
     :ivar lease: its own, once it has taken the checkpoint; before, that of the attempt before.
     :ivar later: does what nobody waits for, until :meth:`run` returns.
     :ivar committed_offsets: where the last committed epoch ends, per stream; None before the first.
+        A stream for which none is noted, as it had no data, has its start once that is known.
     :ivar starts: where each stream goes on, or begins.
     :ivar spread: all 0 before it is known.
     """
@@ -75,7 +77,7 @@ class Attempt:
         read_s: float,
         lease: Lease | None = None,
     ) -> None:
-        self.committed_offsets: tuple[Offset, ...] | None = None
+        self.committed_offsets: tuple[Offset | None, ...] | None = None
         self.starts: tuple[Offset, ...] = ()
         self.is_reconfiguring = False
         self.spread = Spread()
@@ -204,22 +206,21 @@ class Attempt:
             return False
         return holder.generation > self.lease.generation
 
-    def _logged_offsets(self, epoch: int | None) -> tuple[Offset, ...] | None:
+    def _logged_offsets(self, epoch: int | None) -> tuple[Offset | None, ...] | None:
+        """Where the streams end, and of what is there behind that epoch the rest.
+
+        :param epoch: committed, says the plan; None: there is none.
+        """
         if epoch is None:
             return None
-        checkpoint, streams = self._definition.checkpoint, self._definition.streams
-        entry = checkpoint.offsets.get(epoch)  # committed, says the plan
-        offsets = None if entry is None else entry.offsets
-        if entry is None or offsets is None or len(offsets) != len(streams) or None in offsets:
-            raise CheckpointError(
-                f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch {epoch}, "
-                f"and the query reads {len(streams)} stream(s).",
-                hint="It belongs to another query: use the checkpoint of this one.",
-                epoch=epoch,
-            )
+        entry = self._logged_entry(epoch)
         self._runner.metadata = carried_on(entry.metadata)
         self._state = EpochState.of(entry)
-        return offsets
+        return entry.offsets
+
+    def _logged_entry(self, epoch: int) -> OffsetEntry:
+        definition = self._definition
+        return logged_entry(definition.checkpoint, len(definition.streams), epoch)
 
     def _find_partitions(self) -> None:
         """Of each stream, from the committed offsets on."""
@@ -228,7 +229,13 @@ class Attempt:
             for index, each in enumerate(streams):
                 if each.reader.keepsLog:
                     each.reader.openLog(storage, first_offsets_folder(index))
-            self.starts = self._where_to_start()
+            committed = self.committed_offsets or (None,) * len(streams)
+            self.starts = tuple(
+                where_to_start(storage, index, stream.reader, offset)
+                for index, (stream, offset) in enumerate(zip(streams, committed, strict=True))
+            )
+            if self.committed_offsets is not None:
+                self.committed_offsets = self.starts
             found = self._found = [
                 tuple(stream.reader.partitions(start))
                 for stream, start in zip(streams, self.starts, strict=True)
@@ -269,18 +276,6 @@ class Attempt:
         """Of the tasks whose rows go to the sink."""
         pipelines = self._definition.pipelines
         return [share for share in self._shares if pipelines[share.stage].exchange is None]
-
-    def _where_to_start(self) -> tuple[Offset, ...]:
-        """Where each stream goes on, or begins."""
-        if self.committed_offsets is not None:
-            return self.committed_offsets
-        storage = self._definition.checkpoint.storage
-        return tuple(
-            stream.reader.initialOffset()
-            if stream.reader.keepsLog
-            else first_offset(storage, index, stream.reader.initialOffset)
-            for index, stream in enumerate(self._definition.streams)
-        )
 
     def _await_slots(self, done: frozenset[str]) -> None:
         """Returns early if the end is asked for.
@@ -353,7 +348,7 @@ class Attempt:
     def _replay(self, epoch: int) -> ContinuousError | None:
         entry, error = self._run_logged(epoch)
         if error is None:
-            self.committed_offsets, self._state = entry.offsets, EpochState.of(entry)
+            self.committed_offsets, self._state = self._ends(entry), EpochState.of(entry)
             self._find_partitions()
             self._share()
         return error
@@ -361,13 +356,17 @@ class Attempt:
     def _run_logged(self, epoch: int) -> tuple[OffsetEntry, ContinuousError | None]:
         """Run an epoch again whose end an earlier run (Spark's, which prepares nothing) has logged
         and perhaps published in part: exactly to that end."""
-        entry = self._definition.checkpoint.offsets.get(epoch)
-        assert entry is not None, f"offsets/{epoch} vanished"
+        entry = self._logged_entry(epoch)
         assert self._plan is not None
         logger.info("running epoch %d again, to its logged offsets", epoch)
         beginning = Beginning.behind(self._state, epoch, self._clock.now_ms())
-        logged = beginning.replayed(EpochState.of(entry), entry.offsets, self._plan.done)
+        logged = beginning.replayed(EpochState.of(entry), self._ends(entry), self._plan.done)
         return entry, self._run_epochs(logged)
+
+    def _ends(self, entry: OffsetEntry) -> tuple[Offset, ...]:
+        """A stream that had no data yet ends where it begins."""
+        ends = zip(entry.offsets, self.starts, strict=True)
+        return tuple(start if end is None else end for end, start in ends)
 
     def _run_epochs(self, beginning: Beginning) -> ContinuousError | None:
         fence_tasks = self._definition.sink.driver.fence_tasks

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.first_offsets import first_offset, first_offsets_folder
+from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.rescaling import wanted_reducers
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.overlay_storage import OverlayStorage
@@ -24,6 +24,7 @@ from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition
 from engine.execution.sharing import TaskSharing
 from engine.execution.slots import Demand
+from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
 from engine.query.planned import PlannedQuery, plan_request
@@ -165,12 +166,8 @@ def _count(definition: QueryDefinition) -> list[int | None]:
             continue
         if reader.keepsLog:
             reader.openLog(storage, first_offsets_folder(index))
-        if committed is not None and index < len(committed):
-            start = committed[index]
-        elif reader.keepsLog:
-            start = reader.initialOffset()
-        else:
-            start = first_offset(storage, index, reader.initialOffset)
+        known = None if committed is None or index >= len(committed) else committed[index]
+        start = where_to_start(storage, index, reader, known)
         counts.append(len(reader.partitions(start)))
     return counts
 

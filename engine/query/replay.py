@@ -260,16 +260,17 @@ def _refuse_without_state(
     checkpoint: Checkpoint, epoch: int, before: OffsetEntry | None, planned: PlannedQuery
 ) -> None:
     storage = checkpoint.storage
+    ends = (None,) * len(planned.streams) if before is None else before.offsets
+    for number, (stream, end) in enumerate(zip(planned.streams, ends, strict=False)):
+        name = f"{first_offsets_folder(number)}/0"
+        if end is None and not stream.reader.keepsLog and not storage.exists(name):
+            raise ConfigError(
+                f"Epoch {epoch} of {checkpoint.url} cannot be run again: {name} is not there, "
+                "which tells where the source began.",
+                hint="Choose a later epoch.",
+                epoch=epoch,
+            )
     if before is None:
-        for number, stream in enumerate(planned.streams):
-            name = f"{first_offsets_folder(number)}/0"
-            if not stream.reader.keepsLog and not storage.exists(name):
-                raise ConfigError(
-                    f"Epoch 0 of {checkpoint.url} cannot be run again: {name} is not there, which "
-                    "tells where the source began.",
-                    hint="Choose a later epoch.",
-                    epoch=epoch,
-                )
         return
     if not planned.stages:
         return

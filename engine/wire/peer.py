@@ -8,14 +8,18 @@ import os
 import selectors
 import socket
 import ssl
+from time import monotonic
 
 from engine.errors import AuthenticationError
 from engine.wire import session
 from engine.wire.session import Session
 
 OUT_BYTES_MAX = 1 << 18
-"""Of what was sent before, so much may wait for a task to read it; its markers have less than 200
-bytes. One message may have more: where thousands of tasks are, with a certificate each."""
+"""Of what was sent before, so much may wait for a task however long it does not read; its markers
+have less than 200 bytes."""
+UNREAD_S = 10.0
+"""Of more it has to take something within such a time: one message may have many megabytes, as the
+files have that the first epoch of Spark's is bound to, and takes a while to be read."""
 _READS_MAX = 64
 """After so many pieces it is another connection's turn."""
 
@@ -49,6 +53,8 @@ class Peer:
         self._answer = b""
         self._session: Session | None = None
         self._out = bytearray()
+        self._taken_s = 0.0
+        """Monotonic: when the peer last took something that waits, or it began to wait."""
         self._is_write_wanted = False
         if self._shaking is None:
             self._write(self._nonce)
@@ -117,7 +123,9 @@ class Peer:
         """
         assert self._session is not None
         if len(self._out) > OUT_BYTES_MAX:
-            raise OSError("it does not read what it is sent")
+            self._flush()  # this thread may have been busy, and not the peer
+            if len(self._out) > OUT_BYTES_MAX and monotonic() - self._taken_s > UNREAD_S:
+                raise OSError("it does not read what it is sent")
         self._write(self._session.seal(payload) + payload)
 
     def close(self) -> None:
@@ -159,12 +167,14 @@ class Peer:
     def _write(self, data: bytes) -> None:
         self._out += data
         if len(self._out) == len(data):  # nothing was waiting before it
+            self._taken_s = monotonic()
             self._flush()
 
     def _flush(self) -> None:
         try:
             while self._out:
                 del self._out[: self._socket.send(self._out)]
+                self._taken_s = monotonic()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError):
             pass  # the selector tells when there is room
         except OSError:

@@ -4,6 +4,7 @@ on the executor."""
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.model import (
     HOUR_MS,
     NEVER_MS,
     SCHEMA,
+    Feed,
     ModelMessage,
     ModelPartitionReader,
     ModelReader,
@@ -110,6 +112,32 @@ def test_another_source_begins_where_it_says(story: Story) -> None:
     query.processAllAvailable()
     query.drain(WAIT_S)
     assert sorted(story.sink.rows()) == [(0, 5), (1, 5)]
+
+
+@pytest.mark.parametrize("logged", [0, 1], ids=["committed", "to-be-run-again"])
+def test_a_source_without_an_offset_in_sparks_log_begins_at_its_beginning(
+    story: Story, logged: int
+) -> None:
+    """Of a union of Kafka and a folder that is empty Spark logs a dash for the folder."""
+    other, storage = ModelReader(Feed(1)), story.checkpoint.storage
+    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+    story.checkpoint.create_or_read_query_id("from-spark")
+    storage.create("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
+    for epoch in range(logged + 1):
+        ends = f'{{"0":{epoch + 1},"1":{epoch + 1}}}'
+        storage.create(f"offsets/{epoch}", f"v1\n{metadata}\n{ends}\n-".encode())
+    story.feed.add(4)
+    other.feed.add(3)
+    made = definition(story.feed, story.sink, story.folder)
+    (stream,) = made.streams
+    query = started(replace(made, streams=(stream, replace(stream, reader=other))))
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    known = [(p, seq) for p in (0, 1) for seq in range(1, 4)]
+    assert Counter(story.sink.rows()) == Counter([*known, *((0, seq) for seq in range(3))])
+    if logged:
+        assert sorted(story.sink.committed[1]) == [(0, 1), (1, 1)]
+    assert story.checkpoint.committed_offsets() == ({"0": 4, "1": 4}, {"0": 3})
 
 
 # -- all that is there ----------------------------------------------------------------------------

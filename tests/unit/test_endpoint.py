@@ -192,7 +192,10 @@ def test_a_message_may_have_more_than_a_socket_takes_at_once(driver: Driver) -> 
         assert task.receive() == EpochMarker(0)
 
 
-def test_a_task_that_does_not_read_is_dropped_and_others_are_not(driver: Driver) -> None:
+def test_a_task_that_does_not_read_is_dropped_and_others_are_not(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.wire.peer.UNREAD_S", 0)
     driver.task(0)
     reader = driver.task(1)
     count = 0

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +17,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.hadoop_conf import find_place, hadoop_conf
 from engine.checkpoint.storage.hdfs_storage import HdfsStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
+from engine.checkpoint.storage.webhdfs import CONNECT_S
 from engine.errors import CheckpointError, ConfigError
 from tests.servers.process import free_ports
 from tests.unit.web_hdfs import WebHdfsServer, web_hdfs
@@ -22,6 +29,42 @@ CONF = {
     "dfs.namenode.http-address.lake.nn1": "first:9870",
     "dfs.namenode.http-address.lake.nn2": "second:9870",
 }
+
+
+def connecting(monkeypatch: pytest.MonkeyPatch, gone: Mapping[str, OSError]) -> list[str]:
+    """Nothing connects to these hosts; the hosts that are asked for."""
+    asked: list[str] = []
+    connect = HTTPConnection.connect
+
+    def watched(self: HTTPConnection) -> None:
+        asked.append(self.host)
+        if self.host in gone:
+            raise gone[self.host]
+        connect(self)
+
+    monkeypatch.setattr(HTTPConnection, "connect", watched)
+    return asked
+
+
+@contextmanager
+def ending_server() -> Iterator[str]:
+    """The address of a server that ends each connection when it has been asked."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):  # it is closed
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+
+        thread = threading.Thread(target=serve, name="ending")
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 @pytest.fixture
@@ -132,6 +175,85 @@ def test_the_active_name_node_is_asked(server: WebHdfsServer, storage: Storage) 
     server.refuses = "StandbyException"
     with pytest.raises(CheckpointError, match="StandbyException"):
         storage.read("offsets/0")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        TimeoutError("timed out"),
+        OSError(errno.EHOSTUNREACH, "No route to host"),
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    ],
+    ids=["timeout", "no-route", "no-name"],
+)
+def test_a_name_node_whose_machine_is_gone_is_passed_over_and_asked_last(
+    server: WebHdfsServer, storage: Storage, trouble: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(storage, HdfsStorage)
+    storage._client._addresses = ["gone:9870", server.address]
+    asked = connecting(monkeypatch, {"gone": trouble})
+    assert storage.create("offsets/0", b"x")
+    assert storage.read("offsets/0") == b"x"
+    assert asked.count("gone") == 1
+    assert storage._client.addresses == [server.address, "gone:9870"]
+    storage._client._addresses = ["gone:9870"]
+    with pytest.raises(CheckpointError, match=f"gone:9870: .*{trouble.args[-1]}"):
+        storage.read("offsets/0")
+
+
+def test_a_connection_is_waited_for_less_than_an_answer(
+    server: WebHdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of ten seconds must not be lost to a machine that is gone."""
+    waits: list[tuple[float | None, float | None]] = []
+    connect = HTTPConnection.connect
+
+    def measured(self: HTTPConnection) -> None:
+        connect(self)
+        limit = self.timeout
+        real = self.request
+
+        def request(*args: Any, **kwargs: Any) -> None:
+            waits.append((limit, self.sock.gettimeout()))
+            real(*args, **kwargs)
+
+        monkeypatch.setattr(self, "request", request)
+
+    monkeypatch.setattr(HTTPConnection, "connect", measured)
+    for timeout in (40, 1):
+        url = f"webhdfs://{server.address}/checkpoints/one"
+        open_storage(url, {"timeout": timeout}).list("offsets")
+    assert waits == [(CONNECT_S, 40), (1, 1)]
+
+
+def test_what_a_silent_name_node_was_asked_is_asked_again_only_if_it_changes_nothing(
+    server: WebHdfsServer, storage: Storage
+) -> None:
+    """One that hangs, or ends, may have done what it was asked."""
+    assert isinstance(storage, HdfsStorage)
+    with ending_server() as silent:
+        storage._client._addresses = [silent, server.address]
+        assert storage.list("offsets") == []
+        assert storage._client.addresses == [server.address, silent]
+        storage._client._addresses = [silent, server.address]
+        with pytest.raises(ConnectionError):
+            storage._client.delete("/checkpoints/one/a")
+        assert storage._client.addresses == [server.address, silent]
+
+
+@pytest.mark.parametrize("trouble", [ConnectionRefusedError("refused"), TimeoutError("timed out")])
+def test_a_data_node_that_is_gone_is_no_name_node_that_is(
+    server: WebHdfsServer, storage: Storage, trouble: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(storage, HdfsStorage)
+    server.data_node = "data:9864"
+    with web_hdfs() as other:
+        storage._client._addresses = [server.address, other.address]
+        connecting(monkeypatch, {"data": trouble})
+        with pytest.raises(CheckpointError, match=f"the DataNode data:9864: {trouble}"):
+            storage.read("offsets/0")
+        assert other.users == set()
+        assert storage._client.addresses == [server.address, other.address]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import prune
+from engine.checkpoint.storage.contract import FileInfo
 from engine.errors import (
     CheckpointCorruptError,
     ConfigError,
@@ -156,3 +157,20 @@ def test_a_pin_of_entries_that_were_rewound_is_refused() -> None:
         world.checkpoint.rewind(to_pin="old", sink=world.sink)
     assert world.logs()[1] == list(range(12))
     assert world.visible() == names(range(6)) + names(range(6, 12), 1)
+
+
+def test_a_pin_that_is_removed_while_others_look_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for name, epoch in (("gone", 3), ("stays", 4)):
+        world.checkpoint.pin(name, epoch, sink=world.sink)
+    storage = world.checkpoint.storage
+    listed = storage.list
+
+    def list_and_remove(folder: str) -> list[FileInfo]:
+        found = listed(folder)
+        if folder == "pins":
+            storage.delete("pins/gone")
+        return found
+
+    monkeypatch.setattr(storage, "list", list_and_remove)
+    assert [pin.name for pin in world.checkpoint.pins()] == ["stays"]

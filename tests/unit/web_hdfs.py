@@ -20,6 +20,7 @@ class WebHdfsServer(ThreadingHTTPServer):
     :ivar forbids: a path whose calls are refused.
     :ivar replaces: whether RENAME knows its options, as HttpFS does not.
     :ivar says: what each call is answered with instead, and its type of content; None: nothing.
+    :ivar data_node: to whom the content of files goes; None: to itself.
     :ivar users: of all calls.
     """
 
@@ -33,6 +34,7 @@ class WebHdfsServer(ThreadingHTTPServer):
         self.forbids = ""
         self.replaces = True
         self.says: tuple[bytes, str] | None = None
+        self.data_node: str | None = None
         self.users: set[str] = set()
 
     @property
@@ -72,7 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif op in self._BY_DATA_NODE and "at" not in given:
             assert not data, "the NameNode takes no data"
             self.send_response(307)
-            self.send_header("Location", f"http://{self.server.address}{self.path}&at=data")
+            data_node = self.server.data_node or self.server.address
+            self.send_header("Location", f"http://{data_node}{self.path}&at=data")
             self.send_header("Content-Length", "0")
             self.end_headers()
         else:

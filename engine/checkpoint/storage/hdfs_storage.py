@@ -169,7 +169,11 @@ def errors(what: str, addresses: Sequence[str]) -> Iterator[None]:
         kind = error.kind if isinstance(error, RemoteError) else ""
         raise CheckpointError(
             f"Cannot {what}: {error}.",
-            hint=_HINTS.get(kind, f"Does {', '.join(addresses)} answer, and WebHDFS?"),
+            hint=_HINTS.get(
+                kind,
+                f"Are {', '.join(addresses)} and the DataNodes reached from here, and is WebHDFS "
+                "on?",
+            ),
         ) from error
 
 

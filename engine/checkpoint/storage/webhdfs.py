@@ -15,6 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _NOT_ACTIVE: Final = ("StandbyException", "RetriableException")
+CONNECT_S: Final = 3.0
+"""A machine that is gone refuses nothing, and the lease has to be renewed meanwhile."""
 _BYTES: Final = {"Content-Type": "application/octet-stream"}
 
 
@@ -35,7 +37,8 @@ class WebHdfs:
 
     :param addresses: ``host:port`` of each NameNode's HTTP server.
     :param user: as whom; Hadoop believes it, unless it has Kerberos.
-    :param timeout_s: a server that says nothing for so long counts as gone.
+    :param timeout_s: a server that says nothing for so long counts as gone; one that is not there
+        is waited for :data:`CONNECT_S` at most.
     """
 
     def __init__(self, addresses: Sequence[str], user: str, timeout_s: float) -> None:
@@ -43,7 +46,7 @@ class WebHdfs:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Those of the NameNodes, who is active first."""
+        """Those of the NameNodes, who is active first, and last who was not there."""
         return self._addresses
 
     def open(self, path: str) -> bytes:
@@ -109,27 +112,39 @@ class WebHdfs:
         for address in list(self._addresses):
             try:
                 answer = self._send(method, address, target, data)
-            except ConnectionRefusedError as error:
-                problems.append(f"{address}: {error}")
+            except _NextError as error:
+                problems.append(str(error))
+                self._ask_last(address)
             except RemoteError as error:
                 if error.kind not in _NOT_ACTIVE:
                     raise
                 problems.append(f"{address}: {error}")
             else:
                 if self._addresses[0] != address:  # the next call begins with who is active
-                    self._addresses.sort(key=address.__ne__)
+                    self._addresses = [address, *self._but(address)]
                 return answer
         raise ConnectionError("; ".join(problems))
 
+    def _ask_last(self, address: str) -> None:
+        """Or each call would wait for it again."""
+        self._addresses = [*self._but(address), address]
+
+    def _but(self, address: str) -> Sequence[str]:
+        return [each for each in self._addresses if each != address]
+
     def _send(self, method: str, address: str, target: str, data: bytes | None) -> bytes:
         """Ask one NameNode; go on at the DataNode that it names."""
-        status, location, content = self._exchange(method, address, target, None)
+        status, location, content = self._ask_name_node(method, address, target)
         if status in _REDIRECTS and location is not None:
             parts = urlsplit(location)
             if parts.scheme != "http":
                 raise RemoteError("redirect", f"to {parts.scheme}, which is not spoken")
             target = f"{parts.path}?{parts.query}"
-            status, _, content = self._exchange(method, parts.netloc, target, data)
+            try:
+                connection = self._connected(parts.netloc)
+                status, _, content = self._exchange(connection, method, target, data)
+            except OSError as error:
+                raise ConnectionError(f"the DataNode {parts.netloc}: {error}") from error
         elif data is not None and status < 400:
             raise RemoteError("no redirect", f"{address} has not told where data is to go")
         if status < 300:
@@ -139,10 +154,36 @@ class WebHdfs:
             raise FileNotFoundError(message)
         raise RemoteError(kind or f"HTTP {status}", message)
 
-    def _exchange(
-        self, method: str, address: str, target: str, data: bytes | None
+    def _ask_name_node(
+        self, method: str, address: str, target: str
     ) -> tuple[int, str | None, bytes]:
-        connection = HTTPConnection(address, timeout=self._timeout_s)
+        """:raises _NextError: it was not reached; or did not answer what changes nothing."""
+        try:
+            connection = self._connected(address)
+        except OSError as error:
+            raise _NextError(f"{address}: {error}") from error
+        try:
+            return self._exchange(connection, method, target, None)
+        except OSError as error:
+            if method == "GET":
+                raise _NextError(f"{address}: {error}") from error
+            self._ask_last(address)  # it may have done it all the same: the caller has to look
+            raise ConnectionError(f"{address}: {error}") from error
+
+    def _connected(self, address: str) -> HTTPConnection:
+        """To be closed by the caller.
+
+        :raises OSError: the server is not reached, and knows nothing of it.
+        """
+        connection = HTTPConnection(address, timeout=min(CONNECT_S, self._timeout_s))
+        connection.connect()
+        connection.sock.settimeout(self._timeout_s)
+        return connection
+
+    def _exchange(
+        self, connection: HTTPConnection, method: str, target: str, data: bytes | None
+    ) -> tuple[int, str | None, bytes]:
+        """Send a request and read the answer; closes the connection."""
         try:
             connection.request(method, target, data, _BYTES if method == "PUT" else {})
             answer = connection.getresponse()
@@ -151,9 +192,13 @@ class WebHdfs:
                 raise _no_web_hdfs(content)  # the page of a proxy, which would be a file's content
             return answer.status, answer.getheader("Location"), content
         except HTTPException as error:
-            raise ConnectionError(f"{address}: {error!r}") from error
+            raise ConnectionError(repr(error)) from error
         finally:
             connection.close()
+
+
+class _NextError(ConnectionError):
+    """A NameNode has not answered, and the next one may be asked the same."""
 
 
 def _read(content: bytes, *names: str) -> Any:
