@@ -188,10 +188,10 @@ def test_a_file_that_was_away_when_it_was_looked_for_is_not_left_out(
     path.rename(aside)
     seen = losses.check_there
 
-    def there(root: str) -> None:
+    def there(root: str, name: str) -> None:
         if aside.exists():
             aside.rename(path)
-        seen(root)
+        seen(root, name)
 
     monkeypatch.setattr(losses, "check_there", there)
     with pytest.raises(SourceUnavailableError, match="was away"):
