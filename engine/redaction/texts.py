@@ -45,6 +45,9 @@ _VALUE = (
     r"|\{[^}\n]*\}?|\[[^\]\n]*\]?|\([^)\n]*\)?"
     r"|(?:[^\s,;}&)\]<>/]|/(?!>))+"
 )
+_LISTED = r"\w{0,32}(?:\[[^\]\n]*\]?|\([^)\n]*\)?)"
+"""Values of one header: as Python, Java or, ``List(x)``, Scala show them."""
+_ASSIGNED = "[=-]>|:?=|:"
 _NO_ENTRY = rf"(?!{_QUOTE}value{_QUOTE}\s*[:=])"
 """Of the entry ``"name": "password", "value": "x"`` a pair would hide a word, not the secret."""
 _ERROR = r"[\w.]{0,128}(?:(?-i:Error|Exception)|(?-i:(?:Expired|Invalid)Token)): "
@@ -105,8 +108,9 @@ _RULES = (
     ),
     _Rule(
         ("authorization",),
-        rf"(?P<kept>authorization{_QUOTE}?\s*[:=,]\s*{_NO_ENTRY}{_QUOTE}?)"
-        rf"(?:[a-z][\w-]*\s+)?[^\s,;'\"}}]+",
+        rf"(?P<kept>authorization{_QUOTE}?\s*(?:{_ASSIGNED}|,)\s*{_NO_ENTRY})"
+        rf"(?:{_LISTED}|(?P<quoted>{_PREFIX}{_QUOTE})?(?:[a-z][\w-]*\s+)?[^\s,;'\"}}\])\\]+)",
+        rf"\g<kept>\g<quoted>{HIDDEN}",
     ),
     # A pair, as in code: option("password", "x").
     _Rule(
@@ -118,7 +122,7 @@ _RULES = (
     _Rule(_WORDS, rf"(?<![\w-])(?P<kept>--{_NAME}\s+)[^\s-]\S*"),
     _Rule(
         _WORDS,
-        rf"(?<![\w.-])(?P<kept>(?!{_ERROR}){_QUOTE}?{_NAME}{_QUOTE}?\s*(?:[=-]>|:?=|:)\s*)"
+        rf"(?<![\w.-])(?P<kept>(?!{_ERROR}){_QUOTE}?{_NAME}{_QUOTE}?\s*(?:{_ASSIGNED})\s*)"
         rf"(?:{_VALUE})",
     ),
 )
