@@ -53,6 +53,10 @@ _NO_ENTRY = rf"(?!{_QUOTE}value{_QUOTE}\s*[:=])"
 _ERROR = r"[\w.]{0,128}(?:(?-i:Error|Exception)|(?-i:(?:Expired|Invalid)Token)): "
 """A class of errors, or a code of AWS's, before what it says: ``NoCredentialsError: Unable``."""
 _BEHIND = rf"\g<kept>{HIDDEN}"
+_URL_USER = r"""(?P<kept>://[^/\s:@'"]{0,256}:)"""
+# Without a way back into it, which would take long; Python 3.10 has no other word for that.
+_UNQUOTED = r"""(?=(?P<unquoted>[^\s'"]{1,512}))(?P=unquoted)"""
+_PORT = r"\d{1,5}[/?#,;)\]]"
 
 
 _WORDS = (
@@ -84,10 +88,21 @@ _RULES = (
         r"\A(?:[\w+/=]*\r?\n)+(?P<kept>-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----)",
         rf"{HIDDEN}\g<kept>",
     ),
-    # Up to the last @: a password may hold any character. Digits up to a slash are a port.
+    # Up to the last @: a password may hold any character; a quote, if the text goes on behind it.
+    # Digits up to a slash are a port.
     _Rule(
         ("://",),
-        r"""(?P<kept>://[^/\s:@'"]{0,256}:)(?!\d{1,5}[/?#,;)\]])[^\s'"]{1,512}@""",
+        rf"""{_URL_USER}(?!{_PORT})(?:{_UNQUOTED}(?:["']\w[^\s'"]{{0,512}}){{1,3}}@"""
+        r"""|[^\s'"]{1,512}@)""",
+        rf"{_BEHIND}@",
+    ),
+    # They begin a password where a host is behind the last @, but for what has paths and parameters
+    # with an @ in them.
+    _Rule(
+        ("://",),
+        rf"""(?<!http)(?<!https)(?<!hdfs){_URL_USER}(?={_PORT})"""
+        r"""(?![^\s'"@]{0,512}(?:[?;&][\w.-]{1,64}=|://))"""
+        r"""[^\s'"]{1,512}@(?=[\w.-]{1,256}(?::\d{1,5})?(?:[/\s'",:;)\]}]|$))""",
         rf"{_BEHIND}@",
     ),
     _Rule(

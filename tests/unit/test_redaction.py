@@ -26,6 +26,28 @@ from engine.redaction.logs import HIDDEN, redact, shown
         ("amqp://u:p@ss@host/x", "amqp://u:***@host/x"),
         ("http://host:8080/?mail=a@b", "http://host:8080/?mail=a@b"),
         ("s3://my_conn@bucket/a:b@c", "s3://my_conn@bucket/a:b@c"),
+        # a password that begins like a port, and what only looks like one
+        ("postgresql://ann:12345/x@db/t", "postgresql://ann:***@db/t"),
+        ("postgresql://ann:4711?x@db:5432/t", "postgresql://ann:***@db:5432/t"),
+        ("redis://default:0123#abc@db", "redis://default:***@db"),
+        ("redis://default:12345)@db/t", "redis://default:***@db/t"),
+        ("'redis://default:1,2@db', 'a'", "'redis://default:***@db', 'a'"),
+        ("redis://default:1;2@db: refused", "redis://default:***@db: refused"),
+        *(
+            (text, text)
+            for text in (
+                "https://host:8080/a@b/c",
+                "webhdfs://host:9870/home/ann@corp.org/c",
+                "jdbc:postgresql://db:5432/t?user=ann@corp.org",
+                "jdbc:sqlserver://db:1433;user=ann@corp.org",
+                "redis://h1:6379,h2:6379/0 of ann@corp.org",
+                '{"a":"redis://h:6379/0","b":"ann@corp.org"}',
+            )
+        ),
+        ("amqp://h1:5672,amqp://u:p@h2:5672", "amqp://h1:5672,amqp://u:***@h2:5672"),
+        ("postgresql://u:a'bc\"d@h", "postgresql://u:***@h"),
+        (r'"postgresql://u:a\"bc@h", 1', r'"postgresql://u:***@h", 1'),
+        ('{"a":"redis://h:p","b":"c@d"}', '{"a":"redis://h:p","b":"c@d"}'),
         ('{"monkey": 5, "secretly" 6}', '{"monkey": 5, "secretly" 6}'),
         # Spark's own pattern: (?i)secret|password|token|access[.]?key
         ("spark.hadoop.fs.s3a.access.key=abc", "spark.hadoop.fs.s3a.access.key=***"),
@@ -134,6 +156,9 @@ def test_what_is_assigned_to_a_secret_is_hidden(text: str, clean: str) -> None:
         "a",
         "token",
         "://a:",
+        "://a:1/",
+        "://a:1/@",
+        "://a:b'",
         '"password',
         "token\\",
         "'token', '",
