@@ -90,7 +90,7 @@ def reconcile(
     :param fingerprint: in the running one's checkpoint, if there is one.
     """
     recorded = _recorded(wanted, fingerprint)
-    # An earlier release has noted what the sink calls a secret.
+    # An earlier release has noted what it did not know for a secret.
     old: Mapping[str, str] = without_secrets(noted) if noted is not None else recorded
     if noted is None:
         wanted = {part: text for part, text in wanted.items() if part in recorded}

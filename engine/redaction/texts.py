@@ -23,7 +23,8 @@ HIDDEN = "***"
 SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code|key)|pass(?![a-z])|pwd|secret|token|credential|authorization"
     r"|cookie|jaas|shared[._-]?access|(?<![a-z])(?:sas|sig|auth)(?![a-z])|signature"
-    r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage)[._-]?key",
+    r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage|keystore)"
+    r"[._-]?key|catalog\.header\.",
     re.IGNORECASE,
 )
 """Names of fields and options whose values nobody may read."""
@@ -61,7 +62,7 @@ _PORT = r"\d{1,5}[/?#,;)\]]"
 
 _WORDS = (
     *("pass", "pwd", "secret", "token", "credential", "auth", "cookie", "jaas"),
-    *("access", "key", "sas", "sig"),
+    *("access", "key", "sas", "sig", "catalog.header"),
 )
 """Every secret's name has one of them. Looking for words is cheap, and most texts have none."""
 

@@ -108,6 +108,7 @@ def test_no_secret_is_kept() -> None:
 
 
 HOOK = "https://hooks.example.com/services/T0/B0/s3cret"
+WITH_PASSWORD = "SELECT 'redis://default:0123#s3cret@db' AS x FROM source"
 
 
 def hooked(url: str, **headers: str) -> dict[str, Any]:
@@ -153,15 +154,24 @@ def test_a_rotated_secret_of_a_sink_changes_nothing() -> None:
     [
         {"sink.options.url": HOOK, "sink.options.header.hook": "s3cret"},
         {},  # what looked like a secret was left out
+        {"sql": WITH_PASSWORD},
     ],
 )
 def test_the_note_of_an_earlier_release_has_such_secrets(noted: dict[str, str]) -> None:
-    wanted = describe(hooked(f"{HOOK}2", Hook="new"))
+    wanted = describe({**hooked(f"{HOOK}2", Hook="new"), "sql": WITH_PASSWORD})
     told = {part: text for part, text in wanted.items() if part != "sink.options.url"}
 
     verdict = reconcile(wanted, {**told, **noted}, None, "refuse")
 
     assert (verdict.decision, verdict.listed) == (Decision.KEEP, "")
+
+
+def test_headers_for_a_catalog_are_secrets_of_sources_as_well() -> None:
+    iceberg = {"format": "iceberg", "options": {"table": "a.b", "catalog.header.X": "s3cret"}}
+    wanted = describe({"source": iceberg, "sink": iceberg})
+    assert "s3cret" not in str(wanted)
+    earlier = {f"{role}.options.catalog.header.x": "old" for role in ("source", "sink")}
+    assert reconcile(wanted, {**wanted, **earlier}, None, "refuse").decision is Decision.KEEP
 
 
 def test_the_code_of_a_function_counts(tmp_path: Path) -> None:

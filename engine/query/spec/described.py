@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from engine.base.options import EngineOptions
 from engine.pipeline.identity import clean_steps, identity
-from engine.redaction.texts import redact
+from engine.redaction.texts import SECRET_NAME, redact
 from engine.sinks.builtin_sinks import sink_kind
 
 _OF_ROWS: Final = "spark.sql."
@@ -59,8 +59,8 @@ def describe(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without_secrets(parts: Mapping[str, str]) -> dict[str, str]:
-    """Parts, which an earlier release may have noted, without what their sink calls a secret."""
-    kept = {part: text for part, text in parts.items() if not is_secret(part, parts)}
+    """Parts, which an earlier release may have noted, without a connector's secrets."""
+    kept = {part: redact(text) for part, text in parts.items() if not is_secret(part, parts)}
     url = f"{_OF_SINK}url"
     if url in parts and url not in kept:
         place = sink_kind(parts["sink.format"]).place
@@ -71,9 +71,13 @@ def without_secrets(parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(part: str, parts: Mapping[str, str]) -> bool:
-    """Tell whether a part is an option that the sink of these parts calls a secret."""
-    option = part.removeprefix(_OF_SINK)
-    return option != part and sink_kind(parts.get("sink.format", "")).is_secret(option)
+    """Tell whether a part is an option of a connector that looks like a secret, or that the sink of
+    these parts calls one."""
+    role, _, option = part.partition(".options.")
+    if role not in ("source", "sink"):
+        return False
+    kind = sink_kind(parts.get("sink.format", "") if role == "sink" else "")
+    return kind.is_secret(option) or SECRET_NAME.search(option) is not None
 
 
 def is_setting(part: str) -> bool:
