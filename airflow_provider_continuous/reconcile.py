@@ -12,7 +12,7 @@ has another source, sink   refuse      warn                    refuse, unless th
 
 What runs is told by the note of its submission. Of a run that nobody has submitted from Airflow
 only the fingerprint in its checkpoint is known: then source and sink are compared, and no more.
-Secrets are neither kept nor compared.
+Secrets are neither kept nor compared; of a sink's secret URL its place is, where both tell it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from airflow_provider_continuous.deploy.described import (
     says_how_it_runs,
 )
 from engine.pipeline.identity import OTHER_SINK, OTHER_SOURCE, Change
+from engine.query.spec import is_secret, without_secrets
 
 OnChanged = Literal["refuse", "adopt", "upgrade"]
 """What to do when the query that runs is of another document."""
@@ -89,7 +90,8 @@ def reconcile(
     :param fingerprint: in the running one's checkpoint, if there is one.
     """
     recorded = _recorded(wanted, fingerprint)
-    old: Mapping[str, str] = noted if noted is not None else recorded
+    # An earlier release has noted what it did not know for a secret.
+    old: Mapping[str, str] = without_secrets(noted) if noted is not None else recorded
     if noted is None:
         wanted = {part: text for part, text in wanted.items() if part in recorded}
     elif DEPLOY not in noted:  # by an earlier release
@@ -103,6 +105,7 @@ def reconcile(
         )
         for part in dict.fromkeys([*old, *wanted])
         if old.get(part) != wanted.get(part)
+        and not (is_secret(part, wanted) and (part not in old or part not in wanted))
     ]
     changes.sort(key=lambda change: (change.is_safe, says_how_it_runs(change.part)))
     allowed = wanted.get(_ALLOWED, "").lower() == "true"

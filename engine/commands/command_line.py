@@ -22,8 +22,10 @@ from engine.commands.output import (
     READER_GONE,
     OutputError,
     ReaderGoneError,
+    complain,
     escape_what_cannot_be_said,
     say,
+    standard_error,
 )
 from engine.commands.result import FAILED, WRONG_USE, Result
 from engine.errors import ConfigError, ContinuousError
@@ -37,6 +39,11 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    with standard_error():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks how its line goes on
         from engine.commands.completion import complete
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ReaderGoneError:
         return READER_GONE
     except OutputError as error:
-        print(f"continuous {args.command}: {error}", file=sys.stderr)
+        complain(f"continuous {args.command}: {error}")
         return FAILED
 
 
@@ -66,12 +73,12 @@ def _told(args: argparse.Namespace) -> int:
         result = Result({"error": describe_error(error)}, "", exit_code, error)
     if result.error is not None:
         if args.debug:
-            print(describe_trace(result.error), file=sys.stderr)
+            complain(describe_trace(result.error))
         told = f"continuous {args.command}: {describe_error(result.error)}"
         if logs_json():
             logger.error(told, extra={"failure": result.error})
         else:
-            print(told, file=sys.stderr)
+            complain(told)
             _name_in_the_catalogue(result.error)
     if args.json:
         say(json.dumps(result.data))
@@ -84,7 +91,7 @@ def _name_in_the_catalogue(error: BaseException) -> None:
     """Of wrong use everything is said already; errors of others tell their class by themselves."""
     if isinstance(error, ContinuousError) and not isinstance(error, ConfigError):
         name = type(error).__name__
-        print(f"({name}: what to do is in the error catalogue, docs/errors.md)", file=sys.stderr)
+        complain(f"({name}: what to do is in the error catalogue, docs/errors.md)")
 
 
 def _execute(args: argparse.Namespace) -> Result:

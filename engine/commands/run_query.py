@@ -161,16 +161,19 @@ def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
     display = ProgressDisplay(sys.stderr, live=not logs_json())
     answered = 0
     try:
-        while not query.awaitTermination(_POLL_S):
-            display.show(query.lastProgress)
-            if signals.count > answered:
-                answered = signals.count
-                _end(query, answered)
-    except Exception as error:
-        return error
+        while True:
+            try:
+                if query.awaitTermination(_POLL_S):
+                    return None
+                progress = query.lastProgress
+                if signals.count > answered:
+                    answered = signals.count
+                    _end(query, answered)
+            except Exception as error:
+                return error
+            display.show(progress)
     finally:
         display.close()
-    return None
 
 
 def _end(query: Query, signal_count: int) -> None:

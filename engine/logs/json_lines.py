@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -61,12 +62,14 @@ class JsonFormatter(logging.Formatter):
                     found[name] = value
         if record.exc_info and error is not None:
             found["trace"] = describe_trace(error)
-        known = {
-            name: redact(value) if isinstance(value, str) else value
-            for name, value in found.items()
-            if value is not None
-        }
-        return json.dumps(known, default=str)
+        known = {name: _told(value) for name, value in found.items() if value is not None}
+        return json.dumps(known)
+
+
+def _told(value: Any) -> Any:
+    """A number that JSON has, or a text without secrets."""
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_number else redact(str(value))
 
 
 def log_as_json(stream: TextIO, fields: Callable[[], Mapping[str, Any]] = dict) -> JsonFormatter:

@@ -75,14 +75,15 @@ class LatencyHistogram:
         )
 
     def at_most(self, bounds_us: Sequence[int]) -> list[int]:
-        """How many durations do not exceed each of the bounds; one that is less than 6 % below a
-        bound may count as above it.
+        """How many durations do not exceed each of the bounds; one that is a bound, or less than
+        6 % below it, may count as above it. No count falls when more is recorded.
 
         :param bounds_us: ascending.
         """
         found = [0] * (len(bounds_us) + 1)
         for bucket, count in self.counts.items():
-            found[bisect_left(bounds_us, min(_upper_bound(bucket), self.max_us))] += count
+            # Not the largest duration, though it is less: with a larger one a count would fall.
+            found[bisect_left(bounds_us, _upper_bound(bucket))] += count
         return list(accumulate(found))[:-1]
 
     def percentile_ms(self, percent: float) -> float | None:

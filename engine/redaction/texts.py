@@ -23,7 +23,8 @@ HIDDEN = "***"
 SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code|key)|pass(?![a-z])|pwd|secret|token|credential|authorization"
     r"|cookie|jaas|shared[._-]?access|(?<![a-z])(?:sas|sig|auth)(?![a-z])|signature"
-    r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage)[._-]?key",
+    r"|(?:api|access|account|private|encryption|shared|signing|master|client|storage|keystore)"
+    r"[._-]?key|catalog\.header\.",
     re.IGNORECASE,
 )
 """Names of fields and options whose values nobody may read."""
@@ -45,16 +46,23 @@ _VALUE = (
     r"|\{[^}\n]*\}?|\[[^\]\n]*\]?|\([^)\n]*\)?"
     r"|(?:[^\s,;}&)\]<>/]|/(?!>))+"
 )
+_LISTED = r"\w{0,32}(?:\[[^\]\n]*\]?|\([^)\n]*\)?)"
+"""Values of one header: as Python, Java or, ``List(x)``, Scala show them."""
+_ASSIGNED = "[=-]>|:?=|:"
 _NO_ENTRY = rf"(?!{_QUOTE}value{_QUOTE}\s*[:=])"
 """Of the entry ``"name": "password", "value": "x"`` a pair would hide a word, not the secret."""
 _ERROR = r"[\w.]{0,128}(?:(?-i:Error|Exception)|(?-i:(?:Expired|Invalid)Token)): "
 """A class of errors, or a code of AWS's, before what it says: ``NoCredentialsError: Unable``."""
 _BEHIND = rf"\g<kept>{HIDDEN}"
+_URL_USER = r"""(?P<kept>://[^/\s:@'"]{0,256}:)"""
+# Without a way back into it, which would take long; Python 3.10 has no other word for that.
+_UNQUOTED = r"""(?=(?P<unquoted>[^\s'"]{1,512}))(?P=unquoted)"""
+_PORT = r"\d{1,5}[/?#,;)\]]"
 
 
 _WORDS = (
     *("pass", "pwd", "secret", "token", "credential", "auth", "cookie", "jaas"),
-    *("access", "key", "sas", "sig"),
+    *("access", "key", "sas", "sig", "catalog.header"),
 )
 """Every secret's name has one of them. Looking for words is cheap, and most texts have none."""
 
@@ -81,10 +89,21 @@ _RULES = (
         r"\A(?:[\w+/=]*\r?\n)+(?P<kept>-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----)",
         rf"{HIDDEN}\g<kept>",
     ),
-    # Up to the last @: a password may hold any character. Digits up to a slash are a port.
+    # Up to the last @: a password may hold any character; a quote, if the text goes on behind it.
+    # Digits up to a slash are a port.
     _Rule(
         ("://",),
-        r"""(?P<kept>://[^/\s:@'"]{0,256}:)(?!\d{1,5}[/?#,;)\]])[^\s'"]{1,512}@""",
+        rf"""{_URL_USER}(?!{_PORT})(?:{_UNQUOTED}(?:["']\w[^\s'"]{{0,512}}){{1,3}}@"""
+        r"""|[^\s'"]{1,512}@)""",
+        rf"{_BEHIND}@",
+    ),
+    # They begin a password where a host is behind the last @, but for what has paths and parameters
+    # with an @ in them.
+    _Rule(
+        ("://",),
+        rf"""(?<!http)(?<!https)(?<!hdfs){_URL_USER}(?={_PORT})"""
+        r"""(?![^\s'"@]{0,512}(?:[?;&][\w.-]{1,64}=|://))"""
+        r"""[^\s'"]{1,512}@(?=[\w.-]{1,256}(?::\d{1,5})?(?:[/\s'",:;)\]}]|$))""",
         rf"{_BEHIND}@",
     ),
     _Rule(
@@ -105,8 +124,9 @@ _RULES = (
     ),
     _Rule(
         ("authorization",),
-        rf"(?P<kept>authorization{_QUOTE}?\s*[:=,]\s*{_NO_ENTRY}{_QUOTE}?)"
-        rf"(?:[a-z][\w-]*\s+)?[^\s,;'\"}}]+",
+        rf"(?P<kept>authorization{_QUOTE}?\s*(?:{_ASSIGNED}|,)\s*{_NO_ENTRY})"
+        rf"(?:{_LISTED}|(?P<quoted>{_PREFIX}{_QUOTE})?(?:[a-z][\w-]*\s+)?[^\s,;'\"}}\])\\]+)",
+        rf"\g<kept>\g<quoted>{HIDDEN}",
     ),
     # A pair, as in code: option("password", "x").
     _Rule(
@@ -118,7 +138,7 @@ _RULES = (
     _Rule(_WORDS, rf"(?<![\w-])(?P<kept>--{_NAME}\s+)[^\s-]\S*"),
     _Rule(
         _WORDS,
-        rf"(?<![\w.-])(?P<kept>(?!{_ERROR}){_QUOTE}?{_NAME}{_QUOTE}?\s*(?:[=-]>|:?=|:)\s*)"
+        rf"(?<![\w.-])(?P<kept>(?!{_ERROR}){_QUOTE}?{_NAME}{_QUOTE}?\s*(?:{_ASSIGNED})\s*)"
         rf"(?:{_VALUE})",
     ),
 )

@@ -42,6 +42,9 @@ class SinkKind:
     :param columns: of the rows that it has already.
     :param output_modes: of queries that keep state: what it can do with rows that come again. Those
         of Spark where Spark has the sink; of a registered data source, too.
+    :param secret_options: those whose values are neither shown nor kept, whatever they look like,
+        in lower case; with a dot at the end: all that begin so. The writer's ``secretOptions``.
+    :param place: a pattern of as much of a secret ``url`` as tells where the rows go.
     """
 
     data_source: str = ""
@@ -51,6 +54,16 @@ class SinkKind:
     reopen: str = ""
     columns: Columns = Columns.BY_NAME
     output_modes: tuple[str, ...] = (APPEND, COMPLETE)
+    secret_options: tuple[str, ...] = ()
+    place: str = ""
+
+    def is_secret(self, option: str) -> bool:
+        """Whether the sink calls an option, in any case, a secret."""
+        name = option.lower()
+        return any(
+            name.startswith(secret) if secret.endswith(".") else name == secret
+            for secret in self.secret_options
+        )
 
 
 class KeepsNothing:
@@ -82,9 +95,15 @@ def _fleeting(data_source: str = "", reopen: str = "") -> SinkKind:
     )
 
 
-def _sending(data_source: str) -> SinkKind:
+def _sending(data_source: str, secret_options: tuple[str, ...] = (), place: str = "") -> SinkKind:
     """A sink that passes rows on, each time they come."""
-    return SinkKind(data_source, columns=Columns.NOT_KEPT, output_modes=ALL_MODES)
+    return SinkKind(
+        data_source,
+        columns=Columns.NOT_KEPT,
+        output_modes=ALL_MODES,
+        secret_options=secret_options,
+        place=place,
+    )
 
 
 def keeps_nothing(options: Mapping[str, str]) -> KeepsNothing:
@@ -92,6 +111,8 @@ def keeps_nothing(options: Mapping[str, str]) -> KeepsNothing:
     return KeepsNothing()
 
 
+HTTP_HEADER: Final = "header."
+"""Of the names of options that are headers of requests."""
 _NOTHING = "engine.sinks.builtin_sinks:keeps_nothing"
 SINKS: Final[dict[str, SinkKind]] = {
     "parquet": _files("ParquetDataSource"),
@@ -104,7 +125,9 @@ SINKS: Final[dict[str, SinkKind]] = {
         reopen="engine.sinks.delta.rewind:reopen",
         output_modes=(APPEND,),
     ),
-    "http": _sending("engine.sinks.http.data_source:HttpSink"),
+    "http": _sending(
+        "engine.sinks.http.data_source:HttpSink", ("url", HTTP_HEADER), r"https?://[^/?#]*"
+    ),
     "redis": _sending("engine.sinks.redis.data_source:RedisSink"),
     "mqtt": _sending("engine.sinks.mqtt.data_source:MqttSink"),
     "iceberg": SinkKind(
@@ -122,6 +145,8 @@ SINKS: Final[dict[str, SinkKind]] = {
         "engine.sinks.sqlalchemy.data_source:SqlAlchemySink",
         reopen="engine.sinks.sqlalchemy.epochs:reopen",
         output_modes=(APPEND, UPDATE),
+        secret_options=("url",),
+        place=r"[\w+]+://[^?#]*",
     ),
     "console": _fleeting("engine.sinks.console:ConsoleDataSource"),
     "memory": _fleeting("engine.sinks.memory:MemoryDataSource", _NOTHING),

@@ -107,6 +107,73 @@ def test_no_secret_is_kept() -> None:
     assert "s3cret" not in str(describe(document))
 
 
+HOOK = "https://hooks.example.com/services/T0/B0/s3cret"
+WITH_PASSWORD = "SELECT 'redis://default:0123#s3cret@db' AS x FROM source"
+
+
+def hooked(url: str, **headers: str) -> dict[str, Any]:
+    given = {f"header.{name}": value for name, value in headers.items()}
+    return {**DOCUMENT, "sink": {"format": "HTTP", "options": {"url": url, **given}}}
+
+
+def test_what_a_sink_calls_a_secret_is_kept_nowhere() -> None:
+    """The writer leaves the same out of the fingerprint: see its ``secretOptions``."""
+    sinks = {
+        "http": {"URL": HOOK, "Header.X-Hook": "s3cret", "method": "PUT"},
+        "sqlalchemy": {"url": "mysql+pymysql://s3cret:p@db:3306/shop?x=s3cret", "table": "t"},
+    }
+    told = [describe({"sink": {"format": name, "options": it}}) for name, it in sinks.items()]
+
+    assert told == [
+        {
+            "sink.format": "http",
+            "sink.options.url": "https://hooks.example.com",
+            "sink.options.method": "PUT",
+        },
+        {
+            "sink.format": "sqlalchemy",
+            "sink.options.url": "mysql+pymysql://db:3306/shop",
+            "sink.options.table": "t",
+        },
+    ]
+
+
+def test_a_rotated_secret_of_a_sink_changes_nothing() -> None:
+    old, new = hooked(HOOK, Hook="a"), hooked(f"{HOOK}2?token=x", Hook="b", Cookie="c")
+    assert reconcile(describe(new), describe(old), None, "refuse").decision is Decision.KEEP
+
+    elsewhere = reconcile(describe(hooked("https://x.org/a")), describe(old), None, "refuse")
+    assert elsewhere.decision is Decision.REFUSE
+    assert "s3cret" not in elsewhere.listed
+    by_variable = [describe(hooked(url)) for url in ("${HOOK}", "${OTHER}")]
+    assert reconcile(*by_variable, None, "refuse").decision is Decision.REFUSE
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        {"sink.options.url": HOOK, "sink.options.header.hook": "s3cret"},
+        {},  # what looked like a secret was left out
+        {"sql": WITH_PASSWORD},
+    ],
+)
+def test_the_note_of_an_earlier_release_has_such_secrets(noted: dict[str, str]) -> None:
+    wanted = describe({**hooked(f"{HOOK}2", Hook="new"), "sql": WITH_PASSWORD})
+    told = {part: text for part, text in wanted.items() if part != "sink.options.url"}
+
+    verdict = reconcile(wanted, {**told, **noted}, None, "refuse")
+
+    assert (verdict.decision, verdict.listed) == (Decision.KEEP, "")
+
+
+def test_headers_for_a_catalog_are_secrets_of_sources_as_well() -> None:
+    iceberg = {"format": "iceberg", "options": {"table": "a.b", "catalog.header.X": "s3cret"}}
+    wanted = describe({"source": iceberg, "sink": iceberg})
+    assert "s3cret" not in str(wanted)
+    earlier = {f"{role}.options.catalog.header.x": "old" for role in ("source", "sink")}
+    assert reconcile(wanted, {**wanted, **earlier}, None, "refuse").decision is Decision.KEEP
+
+
 def test_the_code_of_a_function_counts(tmp_path: Path) -> None:
     def described(text: str, query: str) -> dict[str, str]:
         (tmp_path / "some_package").mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -414,3 +415,23 @@ def test_what_the_encoding_has_not_is_escaped(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert "no 3 \\u2192 2, é".encode("latin-1") in ended.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("asked", [["status", "nowhere"], ["status", "nowhere", "--bad"], ["x"]])
+def test_wrong_use_is_told_by_the_exit_code_if_nobody_hears(
+    redirected: str, asked: list[str], tmp_path: Path
+) -> None:
+    command = shlex.join([sys.executable, "-m", "engine", *asked])
+    root = str(Path(__file__).parents[2])
+    ended = subprocess.run(
+        f"{command} {redirected}",
+        shell=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")

@@ -163,6 +163,7 @@ SECRETS = {
     "fs.s3a.secret.key": "hunter2",
     "accessToken": "hunter2",
     "apiKey": "hunter2",
+    "catalog.header.X-Tenant": "hunter2",
     "credentials": "hunter2",
     "kafka.sasl.jaas.config": 'Login required username="me" password="hunter2";',
     "properties": "user=me;password=hunter2",

@@ -113,7 +113,7 @@ def test_a_catalog_in_postgresql_over_files_in_an_object_store(s3: S3) -> None:
 
 def test_no_secret_is_shown_recorded_or_sent_to_tasks(tmp_path: Path) -> None:
     lake = Lake.at(tmp_path)
-    secret = {"s3.secret-access-key": "hunter2", "credential": "id:hunter3", "header.X": "4"}
+    secret = {"s3.secret-access-key": "hunter2", "credential": "id:hunter3", "header.X": "hunter4"}
     lake.properties |= secret
     options = {
         **lake.options,

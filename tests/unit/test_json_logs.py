@@ -72,6 +72,15 @@ def test_a_task_says_which_epoch_it_writes(lines: Any) -> None:
     assert lines()[0]["epoch"] == 18
 
 
+def test_what_is_neither_text_nor_number_is_told_as_text(lines: Any) -> None:
+    """JSON has no NaN, and what others hang on a record may have a secret."""
+    for value in ({"password": "hunter2"}, float("nan"), b"token=hunter2", 0.5):
+        logger.warning("x", extra={"partition": value})
+    text = json.dumps(lines())
+    assert "hunter2" not in text
+    assert [each["partition"] for each in lines()[1::2]] == ["nan", 0.5]
+
+
 def test_what_is_not_known_is_absent() -> None:
     record = logging.LogRecord("a", logging.INFO, "", 0, "x", None, None)
     told = json.loads(JsonFormatter(lambda: {"query": None}).format(record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -148,6 +149,8 @@ def test_a_report_in_one_line() -> None:
     )
     empty = report(5, latencyMs={"readToWritten": None})
     assert describe_progress(empty) == describe_progress(report(5)) == "epoch 5, 1,234 rows/s"
+    for rate in (None, float("nan")):  # as Spark has it of a trigger that took no time
+        assert describe_progress(report(5, inputRowsPerSecond=rate)) == "epoch 5"
 
 
 def test_a_terminal_shows_one_line_that_changes() -> None:
@@ -159,6 +162,32 @@ def test_a_terminal_shows_one_line_that_changes() -> None:
     display.close()
     lines = terminal.getvalue().split(ERASE_LINE)
     assert lines == ["", "epoch 1, 1,234 rows/s", "epoch 2, 1,234 rows/s\n"]
+
+
+class GoneTerminal(Terminal):
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("terminal", [GoneTerminal(), Terminal(), None])
+def test_a_query_goes_on_without_its_terminal(
+    monkeypatch: pytest.MonkeyPatch, terminal: Terminal | None
+) -> None:
+    class Polled(Query):
+        polls = 0
+
+        def awaitTermination(self, timeout: float) -> bool:
+            self.polls += 1
+            if self.polls == 3 and terminal is not None:
+                terminal.close()
+            self.lastProgress = report(self.polls)
+            return self.polls == 5
+
+    query = Polled()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with EndSignals() as signals:
+        assert stay(query, signals) is None
+    assert query.polls == 5
 
 
 def test_elsewhere_a_log_line_comes_now_and_then(caplog: pytest.LogCaptureFixture) -> None:

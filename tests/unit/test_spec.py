@@ -253,6 +253,16 @@ def test_yaml_and_json_files_read_alike(tmp_path: Path) -> None:
     [
         ("q.yaml", b"name: [1", "is not YAML: line 1, column 9: "),
         ("q.yaml", b"a: 1\nb: 2\na: 3\n", "is not YAML: line 3, column 1: the key 'a' occurs tw"),
+        (
+            "q.yaml",
+            b"name: {{ var.value.q }}\n",
+            "is not YAML: line 1, column 8: a key must be a text; quote {{ ... }}.",
+        ),
+        ("q.yaml", b"a: 1\n[a]: 1\n", "is not YAML: line 2, column 1: a key must be a text"),
+        ("q.yaml", b"a: &a {*a : 1}\n", "is not YAML: line 1, column "),
+        ("q.yaml", b"a: 2026-13-01\n", "is not YAML: month must be in 1..12"),
+        ("q.yaml", b"a: " + b"[" * 20_000, "is not YAML: it is nested too deeply."),
+        ("q.json", b"[" * 200_000, "is not JSON: it is nested too deeply."),
         ("q.yaml", b"- 1\n", "holds list, not a query specification"),
         ("q.yaml", b"", "holds nothing, not a query specification"),
         ("q.json", b'{"name": }', "is not JSON: Expecting value: line 1 column 10"),

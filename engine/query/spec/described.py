@@ -10,15 +10,16 @@ name, trigger, conf.*  settings: how the query runs, and not what it computes
 options.*              settings: the engine's own among those of the sink
 =====================  =========================================================================
 
-Options that look like secrets are left out, and what looks like one in other texts is hidden, as
-in a fingerprint (:mod:`engine.pipeline.fingerprint`): whoever changes one of these changes nothing
-here.
+Options that look like secrets, or that the sink calls so, are left out, and what looks like one in
+other texts is hidden, as in a fingerprint (:mod:`engine.pipeline.fingerprint`): whoever changes one
+of these changes nothing here. Of a secret URL the place stays: its host, or the database.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.machinery import PathFinder
@@ -27,9 +28,12 @@ from typing import Any, Final
 
 from engine.base.options import EngineOptions
 from engine.pipeline.identity import clean_steps, identity
-from engine.redaction.texts import redact
+from engine.redaction.texts import SECRET_NAME, redact
+from engine.sinks.builtin_sinks import sink_kind
 
 _OF_ROWS: Final = "spark.sql."
+_OF_SINK: Final = "sink.options."
+_VARIABLE: Final = r"\$\{\w+\}"
 
 
 def describe(document: Mapping[str, Any]) -> dict[str, str]:
@@ -51,7 +55,29 @@ def describe(document: Mapping[str, Any]) -> dict[str, str]:
             parts[key] = _text(document[key])
     conf = {str(key): _text(value) for key, value in (document.get("conf") or {}).items()}
     parts |= {f"conf.{key}": value for key, value in identity(conf).items()}
-    return parts
+    return without_secrets(parts)
+
+
+def without_secrets(parts: Mapping[str, str]) -> dict[str, str]:
+    """Parts, which an earlier release may have noted, without a connector's secrets."""
+    kept = {part: redact(text) for part, text in parts.items() if not is_secret(part, parts)}
+    url = f"{_OF_SINK}url"
+    if url in parts and url not in kept:
+        place = sink_kind(parts["sink.format"]).place
+        found = re.fullmatch(_VARIABLE, parts[url]) or re.match(place, parts[url])
+        if place and found:
+            kept[url] = found[0]
+    return kept
+
+
+def is_secret(part: str, parts: Mapping[str, str]) -> bool:
+    """Tell whether a part is an option of a connector that looks like a secret, or that the sink of
+    these parts calls one."""
+    role, _, option = part.partition(".options.")
+    if role not in ("source", "sink"):
+        return False
+    kind = sink_kind(parts.get("sink.format", "") if role == "sink" else "")
+    return kind.is_secret(option) or SECRET_NAME.search(option) is not None
 
 
 def is_setting(part: str) -> bool:

@@ -45,17 +45,24 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
     """Read the text of a specification's file.
 
     :param path: the file, for errors; ``.json`` is no YAML.
-    :raises ConfigError: not YAML, not a mapping, or a key occurs twice.
+    :raises ConfigError: not YAML, not a mapping, nested too deeply, or a key occurs twice or is no
+        text.
     """
+    language = "JSON" if path.suffix == ".json" else "YAML"
     try:
-        if path.suffix == ".json":
+        if language == "JSON":
             content = json.loads(text, object_pairs_hook=_with_unique_keys)
         else:
             content = yaml.load(text, _UniqueKeys)  # noqa: S506  # a SafeLoader
-    except ValueError as exc:
-        raise ConfigError(f"{path} is not JSON: {exc}.") from exc
+    except ValueError as exc:  # of YAML: a date that is none
+        raise ConfigError(f"{path} is not {language}: {exc}.") from exc
+    except RecursionError as exc:
+        raise ConfigError(
+            f"{path} is not {language}: it is nested too deeply.",
+            hint="A query specification has few levels: look for brackets that are not closed.",
+        ) from exc.with_traceback(None)
     except yaml.YAMLError as exc:
-        raise ConfigError(f"{path} is not YAML: {_where_and_why(exc)}.") from exc
+        raise ConfigError(f"{path} is not {language}: {_where_and_why(exc)}.") from exc
     if not isinstance(content, dict):
         raise ConfigError(
             f"{path} holds {type(content).__name__ if content is not None else 'nothing'}, not a "
@@ -76,15 +83,19 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML forbids a key to occur twice; PyYAML would silently take the last one."""
+    """YAML forbids a key to occur twice; PyYAML would silently take the last one. A key that is a
+    mapping or a list no specification has: it is a template that nobody has quoted."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} occurs twice", key.start_mark
-                )
+            problem = None
+            if not isinstance(key, yaml.ScalarNode):
+                problem = "a key must be a text; quote {{ ... }}"
+            elif key.value in seen:
+                problem = f"the key {key.value!r} occurs twice"
+            if problem is not None:
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 

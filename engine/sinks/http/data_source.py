@@ -47,6 +47,8 @@ from engine.base.options import parse_interval_ms
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
+from engine.sinks.builtin_sinks import HTTP_HEADER as HEADER
+from engine.sinks.builtin_sinks import SINKS
 from engine.sinks.contract import ContinuousWriter
 from engine.sinks.http.endpoint import OWNER, TOO_LARGE, Endpoint, RowsRefusedError, import_client
 from engine.sinks.http.refused_rows import FAIL, POLICIES, RefusedRows, refused_rows
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     import urllib3
     from pyspark.sql.types import StructType
 
-HEADER: Final = "header."
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CLIENTS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 """Headers that tell how a request goes over the wire."""
@@ -80,8 +81,10 @@ class HttpSink(DataSource):
             for name, value in options.items()
             if name.lower().startswith(HEADER)
         }
-        self._header_options = [name for name in options if name.lower().startswith(HEADER)]
-        taken = Options(OWNER, {k: v for k, v in options.items() if k not in self._header_options})
+        self._secret_options = list(filter(SINKS[self.name()].is_secret, options))
+        taken = Options(
+            OWNER, {k: v for k, v in options.items() if not k.lower().startswith(HEADER)}
+        )
         self._body = taken.choice("body", ARRAY, tuple(CONTENT_TYPES))
         default_rows = 1 if self._body == OBJECT else 100
         self._rows = taken.integer("rowsPerRequest", default_rows, minimum=1, maximum=100_000)
@@ -121,7 +124,7 @@ class HttpSink(DataSource):
             self._refused,
             concurrency=self._concurrency,
             bytes_max=self._bytes_max,
-            secret_options=("url", *self._header_options),
+            secret_options=self._secret_options,
         )
 
 

@@ -31,6 +31,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow
+from engine.sinks.builtin_sinks import SINKS
 from engine.sinks.databases.rows import Rows
 from engine.sinks.databases.writer import TableWriter
 from engine.sinks.shipped import ShippingWriter, unpack
@@ -66,7 +67,7 @@ class SqlAlchemyWriter(TableWriter[SqlAlchemyEpochs, Target], ShippingWriter):
     :ivar path: the database, as the checkpoint may know it.
     """
 
-    secretOptions = ("url",)
+    secretOptions = SINKS["sqlalchemy"].secret_options
 
     def __init__(self, options: SinkOptions, columns: pa.Schema, rows: Rows) -> None:
         TableWriter.__init__(self, SqlAlchemyEpochs(options), rows)
