@@ -68,7 +68,8 @@ class KafkaPartitionsReader(PartitionsReader):
 
     :param client: settings of librdkafka.
     :param columns: what the batches have.
-    :param until: where each partition ends, exclusive; None: nowhere.
+    :param until: where each partition ends, exclusive; None: nowhere. Of one that is not in it
+        nothing is read, and the offset is empty.
     :param fails_on_data_loss: else records that are gone are skipped.
     :raises ConfigError: the client is not installed, or refuses its settings.
     """
@@ -85,9 +86,16 @@ class KafkaPartitionsReader(PartitionsReader):
         self._kafka = import_client(OWNER)
         self._servers = client[SERVERS]
         self._places = {each.at: place for place, each in enumerate(partitions)}
-        self._positions: Positions = {each.at: each.start for each in partitions}
-        # One that is new since then had nothing that was to be read.
-        self._until = None if until is None else {**self._positions, **until}
+        starts = {each.at: each.start for each in partitions}
+        # One that is new since then had nothing that was to be read, and its offset is none: the
+        # logged end has none either.
+        self._until = None if until is None else {**starts, **until}
+        self._named = starts.keys() if until is None else until.keys()
+        # What was to be read may be gone, and what is left begin behind it.
+        self._positions: Positions = {
+            at: start if self._until is None else min(start, self._until[at])
+            for at, start in starts.items()
+        }
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
@@ -120,7 +128,10 @@ class KafkaPartitionsReader(PartitionsReader):
 
     @property
     def offsets(self) -> tuple[Offset, ...]:
-        return tuple(offset_of([(at, self._positions[at])]) for at in self._places)
+        return tuple(
+            offset_of([(at, self._positions[at])] if at in self._named else [])
+            for at in self._places
+        )
 
     @property
     def caught_up(self) -> Set[int]:

@@ -208,6 +208,16 @@ class KafkaReader(DataSourceContinuousReader):
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return offset_of([each for offset in offsets for each in positions_of(offset).items()])
 
+    def hasComeTo(self, logged: Offset, end: Offset) -> bool:
+        """What is in no topic any more is at its end, if that is wanted.
+
+        :raises OffsetOutOfRangeError: it is not.
+        """
+        wanted = self._positions(logged)
+        if gone := wanted.keys() - set(self._reads):
+            self._say_deleted(sorted(gone))
+        return self._positions(end) == {at: wanted[at] for at in wanted.keys() - gone}
+
     def prune(self, columns: Sequence[str]) -> KafkaReader | None:
         return KafkaReader(self._options, Columns(columns)) if columns else None
 

@@ -453,6 +453,23 @@ def test_an_end_that_is_not_there_any_more_is_not_waited_for(topic: Topic, fails
     driver.stop()
 
 
+def test_an_epoch_is_run_again_beside_a_partition_that_is_new(topic: Topic) -> None:
+    topic.send(3)
+    logged = topic.offset
+    topic.widen(3)
+    topic.send(2)
+    driver = reader_of(topic)
+    wait_until(lambda: len(driver.partitions({})) == 3, "the broker tells of it")
+    partitions = driver.partitions({topic.name: {"0": 0, "1": 0}})
+    reader = driver.openTogether(partitions, until=logged)
+    assert reader is not None
+    assert len(batches_of(reader, 6)) == 6
+    wait_until(lambda: reader.read(0.1) is None and reader.exhausted, "the end")
+    assert driver.mergeOffsets(reader.offsets) == logged
+    reader.close()
+    driver.stop()
+
+
 # -- what is wrong from the beginning -------------------------------------------------------------
 
 
