@@ -30,6 +30,11 @@ ACKNOWLEDGED_S: Final = 120.0
 """So long what was sent may take to be acknowledged: Kafka's ``delivery.timeout.ms``."""
 _NO_PARTITION: Final = "_UNKNOWN_PARTITION"
 """Of a record no outage: the topic is there, and has fewer partitions than the record asks for."""
+_OF_THIS_PRODUCER: Final = frozenset(
+    {"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "UNKNOWN"}
+)
+"""A broker does not know, or no longer, what a producer's id has sent, or has failed itself: a
+restart makes a new producer, with a new id."""
 _HURRY_S: Final = 0.005
 _FLUSH_S: Final = 1.0
 
@@ -112,7 +117,13 @@ class Sender:
         self, what: str, final: type[SinkError] = SinkError
     ) -> AbstractContextManager[None]:
         """See :func:`engine.clients.kafka.speaking_kafka`."""
-        return speaking_kafka(SinkUnavailableError, final, self._says(what), self._complaints)
+        return speaking_kafka(
+            SinkUnavailableError,
+            final,
+            self._says(what),
+            self._complaints,
+            also_passing=_OF_THIS_PRODUCER,
+        )
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"
@@ -128,7 +139,7 @@ class Sender:
         more = f" ({len(self._errors):,} in all)" if len(self._errors) > 1 else ""
         self._errors.clear()
         where = "a record" if message is None else f"a record for {message.topic()}"
-        passes = is_passing(error) and error.name() != _NO_PARTITION
+        passes = is_passing(error, _OF_THIS_PRODUCER) and error.name() != _NO_PARTITION
         kind = SinkUnavailableError if passes else SinkCommitRejectedError
         raise kind(
             self._says(f"{where} was refused{more}: {error.str()} ({error.name()})"),
