@@ -1,4 +1,4 @@
-"""What the sink makes of a producer's errors, without any broker."""
+"""What the sink makes of a producer's errors, and how long it waits for one, without any broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from engine.errors import SinkCommitRejectedError, SinkUnavailableError
+from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
 from engine.sinks.kafka import producers
 from engine.sinks.kafka.producers import ACKNOWLEDGED_S, Sender
 
@@ -67,3 +67,16 @@ def test_what_any_producer_meets_is_final(sender: Sender, code: int) -> None:
     sender.producer.report(KafkaError(code), MESSAGE)
     with pytest.raises(SinkCommitRejectedError, match="A restart would meet the same"):
         sender.finish()
+
+
+def test_records_that_are_acknowledged_slowly_are_waited_for(sender: Sender) -> None:
+    sender.producer.left = [500, 400, 300, 200, 100, 0]
+    sender.finish()
+    assert not sender.producer.left
+
+
+def test_when_none_is_acknowledged_any_more_it_is_an_outage(sender: Sender) -> None:
+    sender.producer.left = [500, 400, 400, 400, 400, 0]
+    with pytest.raises(SinkError, match=r"400 records are not acknowledged, and no other .* 120 s"):
+        sender.finish()
+    assert sender.producer.left == [400, 0]
