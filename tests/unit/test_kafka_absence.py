@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from engine.errors import SourceUnavailableError
+from engine.errors import SourceError, SourceUnavailableError
 from engine.sources.kafka import reader as reader_module
 from engine.sources.kafka import topics as topics_module
 from engine.sources.kafka.data_source import KafkaDataSource
@@ -73,6 +73,31 @@ def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert asked._ask("cannot tell", question) == "here"
     asked.close()
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError.INVALID_CONFIG])
+def test_a_client_that_got_no_answer_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A client reads its certificates once: those of a day ago may be the reason."""
+    monkeypatch.setattr(topics_module, "TRIES_S", (0.01, 0.01))
+    client = {"bootstrap.servers": "127.0.0.1:9", "group.id": "tests"}
+    topics, clients = topics_module.KafkaTopics(client, Subscription()), []
+
+    def question(consumer: Any, wait_s: float) -> str:
+        clients.append(consumer)
+        if consumer is clients[0]:
+            topics._complaints(KafkaError(KafkaError._SSL))
+            raise KafkaException(KafkaError(code))
+        assert not topics._complaints.is_for_people, "it may have what the last one lacked"
+        return "here"
+
+    with pytest.raises(SourceError, match=r"cannot tell: .*SSL"):
+        topics._ask("cannot tell", question)
+    assert topics._ask("cannot tell", question) == "here"
+    assert topics._ask("cannot tell", question) == "here"
+    assert clients[-2] is clients[-1]
+    topics.close()
 
 
 def test_what_goes_on_for_too_long_is_an_outage(topics: Topics, reader: KafkaReader) -> None:

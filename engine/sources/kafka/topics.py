@@ -122,9 +122,12 @@ class KafkaTopics:
     def close(self) -> None:
         """Release the connection. The next question opens it again."""
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._release()
+
+    def _release(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def _metadata(self) -> dict[str, Any]:
         """Of the topics that are read, by name."""
@@ -153,7 +156,8 @@ class KafkaTopics:
 
     def _ask(self, what: str, question: Callable[[Any, float], Any]) -> Any:
         """Ask again where there is no answer: the client may be connecting still. What only people
-        can mend is not tried again."""
+        can mend is not tried again; the next question has another client, which reads certificates
+        anew."""
         complaints = self._complaints
         with (
             self._lock,
@@ -163,16 +167,24 @@ class KafkaTopics:
             if self._consumer is None:
                 settings = {**self._client, "error_cb": complaints}
                 self._consumer = made_client(kafka.Consumer, settings, OWNER)
-            for wait_s in TRIES_S[:-1]:
-                began_s = time.monotonic()
-                try:
-                    return self._answer(question, wait_s)
-                except kafka.KafkaException as exc:
-                    if complaints.is_for_people or not is_passing(exc.args[0]):
-                        raise
-                # A leader that moves, or that a new topic has not yet, is told at once.
-                threading.Event().wait(max(0.0, began_s + wait_s - time.monotonic()))
-            return self._answer(question, TRIES_S[-1])
+                complaints.is_for_people = False  # that was the client before
+            try:
+                return self._tried(question, kafka.KafkaException)
+            except kafka.KafkaException:
+                self._release()
+                raise
+
+    def _tried(self, question: Callable[[Any, float], Any], failure: type[Exception]) -> Any:
+        for wait_s in TRIES_S[:-1]:
+            began_s = time.monotonic()
+            try:
+                return self._answer(question, wait_s)
+            except failure as exc:
+                if self._complaints.is_for_people or not is_passing(exc.args[0]):
+                    raise
+            # A leader that moves, or that a new topic has not yet, is told at once.
+            threading.Event().wait(max(0.0, began_s + wait_s - time.monotonic()))
+        return self._answer(question, TRIES_S[-1])
 
     def _answer(self, question: Callable[[Any, float], Any], wait_s: float) -> Any:
         try:
