@@ -34,7 +34,7 @@ from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import Positions, TopicPartition, offset_of
 from engine.sources.kafka.options import OWNER
 from engine.sources.kafka.rows import Columns, UnfitRecordsError
-from engine.sources.kafka.say_gone import say_gone
+from engine.sources.kafka.say_gone import say_gone, say_truncated
 
 BATCH_ROWS: Final = 10_000
 """So many records at most are taken from the client at once."""
@@ -271,7 +271,7 @@ class KafkaPartitionsReader(PartitionsReader):
                 if self._until is not None and position < self._until[at]:
                     position = self._see_that_more_comes(at, position)
             elif error.name() in ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"):
-                position = self._skip_what_is_gone(at, records, position)
+                position = self._go_on_where_it_can(at, records, position, error)
             else:
                 self._bear(error)
         return records, position
@@ -282,18 +282,29 @@ class KafkaPartitionsReader(PartitionsReader):
             raise SourceError(self._says(f"cannot be read: {error.str()} ({error.name()})."))
         self._complaints(error)
 
-    def _skip_what_is_gone(self, at: TopicPartition, read: Sequence[Any], position: int) -> int:
-        """Go on with the first record that is left; where that is.
+    def _go_on_where_it_can(
+        self, at: TopicPartition, read: Sequence[Any], position: int, error: Any
+    ) -> int:
+        """Go on at the position, or if that is gone with the first record that is left; where that
+        is.
 
-        :raises OffsetOutOfRangeError: that would lose records, and is not wanted.
+        :param error: what the client was told.
+        :raises OffsetOutOfRangeError: records may be lost, and that is not wanted.
         """
         position = max(position, read[-1].offset() + 1) if read else position
         with self._speaking(f"cannot tell where {at} begins"):
             low, high = self._watermarks(at)
-            say_gone(self._servers, at, position, low, high, fails=self._fails_on_data_loss)
+            if position > high:  # where what may be read ends; there may be open transactions
+                high = topics.ends(self._client, [at])[at]
+            fails = self._fails_on_data_loss
+            if low <= position <= high:
+                say_truncated(self._servers, at, position, error.str(), fails=fails)
+            else:
+                say_gone(self._servers, at, position, low, high, fails=fails)
+                position = low
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*at)])
-            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, low)])
-        return low
+            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, position)])
+        return position
 
     def _see_that_more_comes(self, at: TopicPartition, position: int) -> int:
         """The partition ends before the end that was once read: an open transaction may hold back
