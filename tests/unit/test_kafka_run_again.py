@@ -19,7 +19,7 @@ class Topics:
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Any = ()) -> list[TopicPartition]:
         return [TopicPartition("orders", number) for number in range(self._partitions)]
 
     def earliest(self, partitions: Any) -> Positions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from engine.clients.kafka import (
@@ -34,11 +34,14 @@ _TUNED: Final = {
 }
 TRIES_S: tuple[float, ...] = (1.0, 2.0, 5.0)
 """So long each try of a question may take, connecting included."""
-AWAY_S = 30.0
+AWAY_S = GONE_S = 30.0
 """Without an answer for so long, the brokers are away. A broker that is restarted, or a leader that
 moves, is back before: the client finds it again by itself, and tasks that wait for records need not
 know. What takes longer ends the run, and is borne and told as every outage of a source
-(:mod:`engine.execution.restart_budget`)."""
+(:mod:`engine.execution.restart_budget`).
+
+What they leave out for so long is gone: one that has just started may tell what was there long ago,
+and then does."""
 
 
 class KafkaTopics:
@@ -56,12 +59,13 @@ class KafkaTopics:
     def __reduce__(self) -> Any:
         return KafkaTopics, (self._client, self._subscription)
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
         """All that are read now, in order. Of a pattern that may be none.
 
+        :param known: were there before. Of those that are assigned, only they may be missing.
         :raises SourceUnavailableError: no broker answers, a topic is not there, or a partition has
             no leader.
-        :raises ConfigError: a partition that is assigned is not there.
+        :raises ConfigError: a partition that is assigned is not there, nor was.
         :raises SourceError: the brokers refuse to tell.
         """
         wanted = self._subscription
@@ -79,13 +83,13 @@ class KafkaTopics:
             return [
                 TopicPartition(name, number) for name in sorted(there) for number in there[name]
             ]
-        unknown = [each for each in wanted.assigned if each.partition not in there[each.topic]]
-        if unknown:
+        missing = [each for each in wanted.assigned if each.partition not in there[each.topic]]
+        if unknown := [each for each in missing if each not in known]:
             raise ConfigError(
                 self._says(f"there is no partition {', '.join(map(str, unknown))}."),
                 hint="Correct the option assign.",
             )
-        return list(wanted.assigned)
+        return [each for each in wanted.assigned if each not in missing]
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The offset of the first record that is left."""

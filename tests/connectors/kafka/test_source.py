@@ -21,6 +21,7 @@ from engine.errors import (
     SourceUnavailableError,
 )
 from engine.sources.kafka import reader as reader_module
+from engine.sources.kafka import topics as topics_module
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from engine.sources.latest import lag, latest_offset
 from tests.connectors.kafka.queries import Kept, committed, drained, given, reader_of, start
@@ -362,8 +363,11 @@ def test_new_partitions_are_read_from_their_beginning(topic: Topic, tmp_path: Pa
     assert committed(tmp_path) == topic.offset
 
 
-def test_topics_of_a_pattern_come_and_go(kafka: Cluster, tmp_path: Path) -> None:
+def test_topics_of_a_pattern_come_and_go(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first when the query runs already."""
+    monkeypatch.setattr(topics_module, "GONE_S", 0.5)
     missing, sink = Topic.new(kafka, partitions=1), Kept()
     options = {"subscribePattern": f"{missing.name}[.]new.*", "failOnDataLoss": "false"}
     query = start(missing, tmp_path, sink, **options)
