@@ -33,6 +33,8 @@ ONE_ATTEMPT = EngineOptions(
 HOUR_MS = 3_600_000
 NEVER_MS = 100 * 365 * 24 * HOUR_MS
 """An interval of epochs of which no multiple comes while a test runs, as it does of a minute."""
+NOT_NAMED = -1
+"""The end of a partition that is new since the logged one."""
 SCHEMA = pa.schema([pa.field("partition", pa.int32()), pa.field("seq", pa.int64())])
 
 
@@ -84,6 +86,10 @@ class ModelReader(DataSourceContinuousReader):
         self.known = len(self.feed.available)
         return [(p, start.get(str(p), 0)) for p in range(self.known)]
 
+    def hasComeTo(self, logged: Offset, end: Offset) -> bool:
+        left = {p: seq for p, seq in logged.items() if int(p) < self.known}
+        return bool(end == left)
+
     def latestOffset(self, start: Offset) -> Offset | None:
         return {str(p): count for p, count in enumerate(self.feed.available)}
 
@@ -92,11 +98,11 @@ class ModelReader(DataSourceContinuousReader):
 
     def open(self, partition: Any, until: Offset | None = None) -> PartitionReader:
         index, seq = partition
-        end = None if until is None else until[str(index)]
+        end = None if until is None else until.get(str(index), NOT_NAMED)
         return ModelPartitionReader(self.feed, index, seq, end)
 
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
-        return {str(p): seq for p, seq in offsets}
+        return {str(p): seq for p, seq in filter(None, offsets)}
 
     def commit(self, end: Offset) -> None:
         self.commits.append(end)
@@ -125,7 +131,7 @@ class ModelPartitionReader(PartitionReader):
 
     @property
     def offset(self) -> Offset:
-        return [self._index, self._seq]
+        return [] if self._end == NOT_NAMED else [self._index, self._seq]
 
     @property
     def exhausted(self) -> bool:

@@ -9,7 +9,7 @@ Source: Kafka's client documentation, librdkafka's CONFIGURATION.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -217,6 +217,8 @@ def speaking_kafka(
     final: type[ContinuousError],
     what: str,
     complaints: Complaints | None = None,
+    *,
+    also_passing: Collection[str] = (),
 ) -> Iterator[None]:
     """Errors of the client inside the block become errors of the engine.
 
@@ -224,6 +226,7 @@ def speaking_kafka(
     :param final: for what it will not.
     :param what: was tried: ``Kafka at host:9092 cannot tell the partitions of orders``.
     :param complaints: of the client: they have the reason.
+    :param also_passing: see :func:`is_passing`.
     """
     from confluent_kafka import KafkaException
 
@@ -231,7 +234,7 @@ def speaking_kafka(
         yield
     except KafkaException as exc:
         error = exc.args[0]
-        kind = unavailable if is_passing(error) else final
+        kind = unavailable if is_passing(error, also_passing) else final
         reasons = "" if complaints is None else str(complaints)
         behind = f". {reasons}" if reasons else ""
         raise kind(
@@ -240,9 +243,12 @@ def speaking_kafka(
         ) from exc
 
 
-def is_passing(error: KafkaError) -> bool:
-    """Whether time may mend it."""
-    return bool(error.retriable()) or error.name() in _PASSING
+def is_passing(error: KafkaError, also: Collection[str] = ()) -> bool:
+    """Whether time may mend it.
+
+    :param also: names of errors that pass where it was met.
+    """
+    return bool(error.retriable()) or error.name() in _PASSING or error.name() in also
 
 
 _PASSING: Final = frozenset(

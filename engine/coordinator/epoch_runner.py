@@ -189,12 +189,11 @@ class EpochRunner:
         steps = _Stopwatch()
         self._lease.check(recent=True)  # a source may keep a log of its own
         end, text = self._merged(epoch, offsets, state)
-        ends = end.offsets
         # Step 1 and 2: what will be done.
         self._lease.check(recent=True)
         offset_log = self._checkpoint.offsets
         if replayed:
-            text = self._logged_text(epoch, ends)
+            end, text = self._logged_end(epoch, end.offsets)
         lost = self._lost(epoch) if replayed else None
         entry = self._entry(
             messages=tuple(messages),
@@ -217,7 +216,7 @@ class EpochRunner:
         # The entry of one that was run again goes on naming the files of before.
         self._purge_state.note(epoch + replayed, state.handles)
         times_ms = state.watermark_ms, state.next_watermark_ms if self.keeps_time else 0
-        self._logged.append(_Logged(epoch, messages, ends, *times_ms, steps.duration_ms))
+        self._logged.append(_Logged(epoch, messages, end.offsets, *times_ms, steps.duration_ms))
 
     def publish(self) -> list[CommittedEpoch]:
         """Steps 3 and 4 of all that is logged; what is committed by that.
@@ -434,19 +433,25 @@ class EpochRunner:
         self._prepared.restore(epoch, self._prepared.text(lost))
         reach("lost.after")
 
-    def _logged_text(self, epoch: int, offsets: tuple[Offset, ...]) -> str:
+    def _logged_end(self, epoch: int, ends: tuple[Offset, ...]) -> tuple[OffsetEntry, str]:
+        """Of an epoch that was run again to these ends."""
         entry = self._checkpoint.offsets.get(epoch)
+        logged = () if entry is None else entry.offsets
         # Of a source that had no data none is logged.
-        if entry is None or any(
-            logged is not None and logged != end
-            for logged, end in zip(entry.offsets, offsets, strict=True)
+        if (
+            entry is None
+            or len(logged) != len(ends)
+            or not all(
+                each is None or source.hasComeTo(each, end)
+                for source, each, end in zip(self._sources, logged, ends, strict=True)
+            )
         ):
-            logged = None if entry is None else entry.offsets
             raise ProtocolError(
-                f"Epoch {epoch} was run again to {offsets}, but the offset log says {logged}.",
+                f"Epoch {epoch} was run again to {ends}, but the offset log says {logged}.",
                 epoch=epoch,
             )
-        return self._checkpoint.offsets.text_of(epoch)
+        known = tuple(end if each is None else each for each, end in zip(logged, ends, strict=True))
+        return replace(entry, offsets=known), self._checkpoint.offsets.text_of(epoch)
 
     def _add(self, log: Any, epoch: int, entry: Any, text: str | None = None) -> None:
         if log.add(epoch, entry, text):

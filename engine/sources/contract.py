@@ -230,7 +230,8 @@ class DataSourceContinuousReader(ABC):
 
         :param until: an offset of the whole stream: return no record behind it, and be
             :attr:`PartitionReader.exhausted` when all before it were returned. Used to run an
-            epoch again whose end is already in the offset log.
+            epoch again whose end is already in the offset log; a partition that is new since then
+            is not in it, and may not be in what :meth:`mergeOffsets` makes.
         """
 
     def openTogether(
@@ -251,6 +252,14 @@ class DataSourceContinuousReader(ABC):
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         """One offset of the whole stream from those of all partitions, in partition order. Asked
         once for each epoch, in their order, when this run has just held the checkpoint."""
+
+    def hasComeTo(self, logged: Offset, end: Offset) -> bool:
+        """Whether an epoch that was run again to ``logged`` has come to it.
+
+        :param end: of :meth:`mergeOffsets`. A source whose partitions may vanish leaves out of
+            ``logged`` what nobody can read to its end any more.
+        """
+        return bool(end == logged)
 
     def needsReconfiguration(self) -> bool:
         """Whether :meth:`partitions` of the present would be others than those of this run: asked

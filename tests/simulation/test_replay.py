@@ -80,6 +80,20 @@ def test_an_epoch_has_its_rows_again_and_the_checkpoint_every_byte(story: Story)
     assert contents(story.folder) == before
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_partitions_may_have_come_and_gone_since(story: Story, partitions: int) -> None:
+    query = story.start(min_epochs_to_retain=1_000)
+    story.feed.add(4)
+    query.processAllAvailable()
+    assert query.drain(WAIT_S)
+    epoch, committed = max((each, rows) for each, rows in story.sink.committed.items() if rows)
+    story.feed.available = [5] * partitions
+    found = again(story.checkpoint, epoch, model_streams(story.feed))
+    rows = [(row["partition"], row["seq"]) for row in rows_of(found)]
+    assert Counter(rows) == Counter(row for row in committed if row[0] < partitions)
+    assert found.ends == story.checkpoint.committed_offsets(epoch)
+
+
 def test_it_runs_beside_the_query_which_notices_nothing(story: Story) -> None:
     query = story.start(min_epochs_to_retain=1_000)
     story.feed.add(4)

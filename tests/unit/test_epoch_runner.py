@@ -101,7 +101,9 @@ def test_offsets_that_cannot_be_merged_are_the_sources_failure(
 
 
 def test_an_epoch_that_is_run_again_needs_the_files_that_its_entry_names(tmp_path: Path) -> None:
-    source = SimpleNamespace(mergeOffsets=lambda parts: {"0": parts[0]})
+    source = SimpleNamespace(
+        mergeOffsets=lambda parts: {"0": parts[0]}, hasComeTo=lambda logged, end: logged == end
+    )
     epochs, lease = runner(tmp_path, source, "a-run")
     epochs.log(0, [[0]], [None])
     epochs._note_lost(0, PreparedEpochLostError("It has timed out.", done=[]))

@@ -1,46 +1,82 @@
-"""What the sink's producer takes and refuses by itself, before any broker is asked."""
+"""What the sink makes of a producer's errors, and how long it waits for one, without any broker."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from engine.clients.kafka import client_settings
-from engine.errors import SinkCommitRejectedError
-from engine.sinks.kafka.producers import Sender
-from engine.sinks.kafka.records import OWNER, RecordFormat
-
-ROWS = RecordFormat("orders", frozenset({"value"}))
+from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
+from engine.sinks.kafka import producers
+from engine.sinks.kafka.producers import ACKNOWLEDGED_S, Sender
 
 
-def send(octets: int, **more: str) -> None:
-    """One record to brokers that are not there."""
-    given = {f"kafka.{name.replace('__', '.')}": text for name, text in more.items()}
-    sender = Sender(client_settings(OWNER, {"kafka.bootstrap.servers": "127.0.0.1:1", **given}))
-    try:
-        sender.send(ROWS, pa.record_batch({"value": [b"x" * octets]}), hurry=False)
-    finally:
-        sender.drop()
+class Producer:
+    """:ivar left: so many records are not acknowledged after each flush."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.report: Callable[[Any, Any], None] = settings["on_delivery"]
+        self.left: list[int] = [0]
+        self.now_s = 0.0
+
+    def flush(self, timeout_s: float) -> int:
+        self.now_s += ACKNOWLEDGED_S / 2 + 1.0
+        return self.left.pop(0)
 
 
-def test_a_record_that_javas_client_would_write_is_taken() -> None:
-    send(1_020_000)
+@pytest.fixture
+def sender(monkeypatch: pytest.MonkeyPatch) -> Sender:
+    monkeypatch.setattr(producers, "made_client", lambda kind, settings, _: Producer(settings))
+    made = Sender({"bootstrap.servers": "b:9092"})
+    clock = SimpleNamespace(monotonic=lambda: made.producer.now_s)
+    monkeypatch.setattr(producers, "time", clock)
+    return made
+
+
+MESSAGE = SimpleNamespace(topic=lambda: "orders")
 
 
 @pytest.mark.parametrize(
-    ("octets", "more"),
-    [(1_100_000, {}), (2_000, {"message__max__bytes": "1000"}),
-     (2_000, {"max__request__size": "1000"})],
-)  # fmt: skip
-def test_a_record_that_is_too_large_is_refused_with_the_option_that_allows_it(
-    octets: int, more: dict[str, str]
-) -> None:
-    with pytest.raises(SinkCommitRejectedError, match="larger than Kafka's client may") as caught:
-        send(octets, **more)
-    assert caught.value.hint is not None
-    assert "kafka.max.request.size" in caught.value.hint
-    assert "max.message.bytes" in caught.value.hint
+    "code",
+    [
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.UNKNOWN,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    ],
+)
+def test_what_a_new_producer_does_not_meet_is_an_outage(sender: Sender, code: int) -> None:
+    sender.producer.report(KafkaError(code), MESSAGE)
+    with pytest.raises(SinkUnavailableError, match="a record for orders was refused"):
+        sender.finish()
+    with (
+        pytest.raises(SinkUnavailableError, match="cannot begin"),
+        sender.speaking("cannot begin", SinkCommitRejectedError),
+    ):
+        raise KafkaException(KafkaError(code))
 
 
-def test_a_larger_size_that_the_user_has_set_counts() -> None:
-    send(1_100_000, max__request__size="2000000")
+@pytest.mark.parametrize(
+    "code",
+    [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError._UNKNOWN_PARTITION],
+)
+def test_what_any_producer_meets_is_final(sender: Sender, code: int) -> None:
+    sender.producer.report(KafkaError(code), MESSAGE)
+    with pytest.raises(SinkCommitRejectedError, match="A restart would meet the same"):
+        sender.finish()
+
+
+def test_records_that_are_acknowledged_slowly_are_waited_for(sender: Sender) -> None:
+    sender.producer.left = [500, 400, 300, 200, 100, 0]
+    sender.finish()
+    assert not sender.producer.left
+
+
+def test_when_none_is_acknowledged_any_more_it_is_an_outage(sender: Sender) -> None:
+    sender.producer.left = [500, 400, 400, 400, 400, 0]
+    with pytest.raises(SinkError, match=r"400 records are not acknowledged, and no other .* 120 s"):
+        sender.finish()
+    assert sender.producer.left == [400, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -28,10 +29,16 @@ SMALL_BATCH: Final = 2_000
 """After a batch of fewer rows nothing is waited for that could be sent with it: a low latency costs
 nothing then. Larger ones fill the client's own batches."""
 ACKNOWLEDGED_S: Final = 120.0
-"""So long what was sent may take to be acknowledged: Kafka's ``delivery.timeout.ms``."""
+"""So long none of the records that were sent may be acknowledged: Kafka's
+``delivery.timeout.ms``."""
 _NO_PARTITION: Final = "_UNKNOWN_PARTITION"
 """Of a record no outage: the topic is there, and has fewer partitions than the record asks for."""
 _TOO_LARGE: Final = "MSG_SIZE_TOO_LARGE"
+_OF_THIS_PRODUCER: Final = frozenset(
+    {"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "UNKNOWN"}
+)
+"""A broker does not know, or no longer, what a producer's id has sent, or has failed itself: a
+restart makes a new producer, with a new id."""
 _HURRY_S: Final = 0.005
 _FLUSH_S: Final = 1.0
 
@@ -87,18 +94,24 @@ class Sender:
     def finish(self) -> None:
         """Return when all that was sent is acknowledged.
 
-        :raises SinkUnavailableError: it is not, in time.
+        :raises SinkUnavailableError: for a while, none is.
         :raises SinkError: a record was refused. That nothing is left to send does not say that all
             was taken.
         """
-        deadline_s = time.monotonic() + ACKNOWLEDGED_S
+        deadline_s, least = time.monotonic() + ACKNOWLEDGED_S, math.inf
         while left := self._serve(self.producer.flush, _FLUSH_S):
             self._check()
-            if time.monotonic() > deadline_s:
+            now_s = time.monotonic()
+            if left < least:  # brokers that are slow are not away: a restart would send all again
+                least, deadline_s = left, now_s + ACKNOWLEDGED_S
+            elif now_s > deadline_s:
                 reason = f": {self._complaints}" if str(self._complaints) else ""
-                what = f"{left:,} records are not acknowledged after {ACKNOWLEDGED_S:g} s{reason}"
                 raise SinkUnavailableError(
-                    self._says(what), hint="They are written again when the query restarts."
+                    self._says(
+                        f"{left:,} records are not acknowledged, and no other one was for "
+                        f"{ACKNOWLEDGED_S:g} s{reason}."
+                    ),
+                    hint="They are written again when the query restarts.",
                 )
         self._check()
         self._complaints.clear()
@@ -121,7 +134,13 @@ class Sender:
         self, what: str, final: type[SinkError] = SinkError
     ) -> AbstractContextManager[None]:
         """See :func:`engine.clients.kafka.speaking_kafka`."""
-        return speaking_kafka(SinkUnavailableError, final, self._says(what), self._complaints)
+        return speaking_kafka(
+            SinkUnavailableError,
+            final,
+            self._says(what),
+            self._complaints,
+            also_passing=_OF_THIS_PRODUCER,
+        )
 
     def _says(self, what: str) -> str:
         return f"Kafka at {self._servers}: {what}"
@@ -137,7 +156,7 @@ class Sender:
         more = f" ({len(self._errors):,} in all)" if len(self._errors) > 1 else ""
         self._errors.clear()
         where = "a record" if message is None else f"a record for {message.topic()}"
-        passes = is_passing(error) and error.name() != _NO_PARTITION
+        passes = is_passing(error, _OF_THIS_PRODUCER) and error.name() != _NO_PARTITION
         kind = SinkUnavailableError if passes else SinkCommitRejectedError
         raise kind(
             self._says(f"{where} was refused{more}: {error.str()} ({error.name()})"),

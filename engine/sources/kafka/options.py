@@ -73,6 +73,10 @@ class Subscription:
         """The topics that are named; none with a pattern."""
         return self.topics or tuple(dict.fromkeys(each.topic for each in self.assigned))
 
+    def reads(self, at: TopicPartition) -> bool:
+        """Whether this partition is read, if it is there."""
+        return at in self.assigned if self.assigned else self.has(at.topic)
+
     def has(self, topic: str) -> bool:
         """Whether partitions of this topic are read."""
         if not self.pattern:

@@ -34,7 +34,7 @@ from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import Positions, TopicPartition, offset_of
 from engine.sources.kafka.options import OWNER
 from engine.sources.kafka.rows import Columns, UnfitRecordsError
-from engine.sources.kafka.say_gone import say_gone
+from engine.sources.kafka.say_gone import say_gone, say_truncated
 
 BATCH_ROWS: Final = 10_000
 """So many records at most are taken from the client at once."""
@@ -68,7 +68,8 @@ class KafkaPartitionsReader(PartitionsReader):
 
     :param client: settings of librdkafka.
     :param columns: what the batches have.
-    :param until: where each partition ends, exclusive; None: nowhere.
+    :param until: where each partition ends, exclusive; None: nowhere. Of one that is not in it
+        nothing is read, and the offset is empty.
     :param fails_on_data_loss: else records that are gone are skipped.
     :raises ConfigError: the client is not installed, or refuses its settings.
     """
@@ -85,9 +86,16 @@ class KafkaPartitionsReader(PartitionsReader):
         self._kafka = import_client(OWNER)
         self._servers = client[SERVERS]
         self._places = {each.at: place for place, each in enumerate(partitions)}
-        self._positions: Positions = {each.at: each.start for each in partitions}
-        # One that is new since then had nothing that was to be read.
-        self._until = None if until is None else {**self._positions, **until}
+        starts = {each.at: each.start for each in partitions}
+        # One that is new since then had nothing that was to be read, and its offset is none: the
+        # logged end has none either.
+        self._until = None if until is None else {**starts, **until}
+        self._named = starts.keys() if until is None else until.keys()
+        # What was to be read may be gone, and what is left begin behind it.
+        self._positions: Positions = {
+            at: start if self._until is None else min(start, self._until[at])
+            for at, start in starts.items()
+        }
         self._columns = columns
         self._fails_on_data_loss = fails_on_data_loss
         self._ready: deque[tuple[TopicPartition, list[Any], bool]] = deque()
@@ -120,7 +128,10 @@ class KafkaPartitionsReader(PartitionsReader):
 
     @property
     def offsets(self) -> tuple[Offset, ...]:
-        return tuple(offset_of([(at, self._positions[at])]) for at in self._places)
+        return tuple(
+            offset_of([(at, self._positions[at])] if at in self._named else [])
+            for at in self._places
+        )
 
     @property
     def caught_up(self) -> Set[int]:
@@ -260,7 +271,7 @@ class KafkaPartitionsReader(PartitionsReader):
                 if self._until is not None and position < self._until[at]:
                     position = self._see_that_more_comes(at, position)
             elif error.name() in ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"):
-                position = self._skip_what_is_gone(at, records, position)
+                position = self._go_on_where_it_can(at, records, position, error)
             else:
                 self._bear(error)
         return records, position
@@ -271,18 +282,29 @@ class KafkaPartitionsReader(PartitionsReader):
             raise SourceError(self._says(f"cannot be read: {error.str()} ({error.name()})."))
         self._complaints(error)
 
-    def _skip_what_is_gone(self, at: TopicPartition, read: Sequence[Any], position: int) -> int:
-        """Go on with the first record that is left; where that is.
+    def _go_on_where_it_can(
+        self, at: TopicPartition, read: Sequence[Any], position: int, error: Any
+    ) -> int:
+        """Go on at the position, or if that is gone with the first record that is left; where that
+        is.
 
-        :raises OffsetOutOfRangeError: that would lose records, and is not wanted.
+        :param error: what the client was told.
+        :raises OffsetOutOfRangeError: records may be lost, and that is not wanted.
         """
         position = max(position, read[-1].offset() + 1) if read else position
         with self._speaking(f"cannot tell where {at} begins"):
             low, high = self._watermarks(at)
-            say_gone(self._servers, at, position, low, high, fails=self._fails_on_data_loss)
+            if position > high:  # where what may be read ends; there may be open transactions
+                high = topics.ends(self._client, [at])[at]
+            fails = self._fails_on_data_loss
+            if low <= position <= high:
+                say_truncated(self._servers, at, position, error.str(), fails=fails)
+            else:
+                say_gone(self._servers, at, position, low, high, fails=fails)
+                position = low
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*at)])
-            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, low)])
-        return low
+            self._consumer.incremental_assign([self._kafka.TopicPartition(*at, position)])
+        return position
 
     def _see_that_more_comes(self, at: TopicPartition, position: int) -> int:
         """The partition ends before the end that was once read: an open transaction may hold back

@@ -4,8 +4,9 @@ what is to be read is still there, and where the topics end."""
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from engine.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
@@ -38,6 +39,8 @@ from engine.sources.one_partition import OnePartition
 logger: Final = logging.getLogger(__name__)
 LOOK_S = 3.0
 """The brokers are asked so often for new partitions, and where the topics end."""
+AGAIN_S = 1.0
+"""So often they are for partitions that one of them has left out."""
 _LOOKING_SHARE: Final = 0.05
 """But asking may not take more than this share of the time, however many topics there are."""
 _TUNING: Final = (
@@ -63,6 +66,7 @@ class KafkaReader(DataSourceContinuousReader):
         self._end: Offset | None = None
         self._next_look_s = 0.0
         self._away_since_s: float | None = None
+        self._lacks_since_s: float | None = None
 
     def __reduce__(self) -> Any:
         return type(self), (self._options, self._columns)  # what was seen is the driver's
@@ -112,16 +116,53 @@ class KafkaReader(DataSourceContinuousReader):
 
     def partitions(self, start: Offset) -> Sequence[KafkaPartition | NothingYet]:
         positions = self._positions(start)
-        now = self._topics.partitions()
+        now = self._see_what_is_there(positions)
         if gone := set(positions) - set(now):
             self._say_deleted(sorted(gone))
         earliest, latest = self._topics.earliest(now), self._topics.latest(now)
         known = {at: position for at, position in positions.items() if at in earliest}
         self._see_that_they_are_there(known, earliest, latest)
         self._see(now, latest)
-        self._reads, self._away_since_s = now, None
+        self._reads, self._away_since_s, self._lacks_since_s = now, None, None
         found = [KafkaPartition(at, known.get(at, earliest[at])) for at in now]
         return found or [NOTHING_YET]
+
+    def _see_what_is_there(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """What is known and left out is asked for again, of other brokers as it comes, before it
+        counts as gone: to go on without it, and find it again, would be to read all of it again."""
+        wanted = set(filter(self._options.subscription.reads, known))
+        began_s, is_said = time.monotonic(), False
+        while time.monotonic() - began_s < topics.GONE_S:
+            now = self._topics.partitions(wanted)
+            if not (lacks := wanted.difference(now)):
+                return now
+            if not is_said:
+                self._say_left_out(lacks)
+            is_said = True
+            threading.Event().wait(AGAIN_S)
+        return self._topics.partitions()
+
+    def _is_old(self, now: Collection[TopicPartition], asked_s: float) -> bool:
+        """Whether partitions are left out, and were there a moment ago. A topic may be deleted; its
+        partitions never become fewer."""
+        named = {each.topic for each in now} if self._options.subscription.pattern else None
+        lacks = {each for each in self._reads if named is None or each.topic in named}.difference(
+            now
+        )
+        if not lacks:
+            self._lacks_since_s = None
+            return False
+        if self._lacks_since_s is None:
+            self._lacks_since_s = asked_s
+            self._say_left_out(lacks)
+        return time.monotonic() - self._lacks_since_s < topics.GONE_S
+
+    def _say_left_out(self, lacks: Collection[TopicPartition]) -> None:
+        logger.warning(
+            "Kafka at %s: a broker tells nothing of %s, which was there: others are asked for "
+            "%g s before it counts as gone",
+            self._options.servers, _names(lacks), topics.GONE_S,
+        )  # fmt: skip
 
     def _see_that_they_are_there(
         self, positions: Positions, earliest: Positions, latest: Positions
@@ -146,8 +187,10 @@ class KafkaReader(DataSourceContinuousReader):
         if began_s < self._next_look_s:
             return False
         try:
-            now = self._topics.partitions()
-            self._see(now, self._topics.latest(now))
+            now = self._topics.partitions(self._reads)
+            is_old = self._is_old(now, began_s)
+            if not is_old:  # else what it leaves out would count as read
+                self._see(now, self._topics.latest(now))
         except SourceUnavailableError as exc:
             self._next_look_s = time.monotonic() + LOOK_S
             self._bear(exc, began_s)
@@ -157,7 +200,7 @@ class KafkaReader(DataSourceContinuousReader):
         if self._away_since_s is not None:
             logger.warning("Kafka at %s is back", self._options.servers)
             self._away_since_s = None
-        return now != self._reads
+        return not is_old and now != self._reads
 
     def _bear(self, error: SourceUnavailableError, asked_s: float) -> None:
         """:raises SourceUnavailableError: the brokers are away for too long."""
@@ -208,6 +251,16 @@ class KafkaReader(DataSourceContinuousReader):
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return offset_of([each for offset in offsets for each in positions_of(offset).items()])
 
+    def hasComeTo(self, logged: Offset, end: Offset) -> bool:
+        """What is in no topic any more is at its end, if that is wanted.
+
+        :raises OffsetOutOfRangeError: it is not.
+        """
+        wanted = self._positions(logged)
+        if gone := wanted.keys() - set(self._reads):
+            self._say_deleted(sorted(gone))
+        return self._positions(end) == {at: wanted[at] for at in wanted.keys() - gone}
+
     def prune(self, columns: Sequence[str]) -> KafkaReader | None:
         return KafkaReader(self._options, Columns(columns)) if columns else None
 
@@ -243,5 +296,5 @@ class KafkaReader(DataSourceContinuousReader):
             ) from exc
 
 
-def _names(partitions: Sequence[TopicPartition] | Positions) -> str:
+def _names(partitions: Collection[TopicPartition]) -> str:
     return ", ".join(map(str, sorted(partitions))) or "no partition"

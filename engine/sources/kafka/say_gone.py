@@ -27,13 +27,50 @@ def say_gone(
             f"it ends at {high:,}, and the query stands at {position:,}: it was made anew or "
             "truncated, or never had that many records"
         )
+    _say(
+        servers, at, what, low, fails=fails,
+        why="They have expired (retention) or were deleted. ", where="with the first record that "
+        "is left, ",
+    )  # fmt: skip
+
+
+def say_truncated(
+    servers: str, at: TopicPartition, position: int, reason: str, *, fails: bool
+) -> None:
+    """Tell that a partition has lost records before ``position``, and has others there by now.
+
+    :param reason: what the client was told.
+    :param fails: that is an error; else who calls goes on at ``position``.
+    :raises OffsetOutOfRangeError: if so.
+    """
+    what = (
+        f"{reason}. By now offset {position:,} is there: the partition was truncated before it, "
+        "and written again, or was behind for a moment"
+    )
+    _say(
+        servers, at, what, position, fails=fails,
+        why="A leader that lacked the newest records may have been elected (see "
+        "unclean.leader.election.enable): what was written again before that offset was not read. ",
+    )  # fmt: skip
+
+
+def _say(
+    servers: str,
+    at: TopicPartition,
+    what: str,
+    goes_on: int,
+    *,
+    fails: bool,
+    why: str,
+    where: str = "",
+) -> None:
     if fails:
         raise OffsetOutOfRangeError(
             f"Kafka at {servers}: partition {at} cannot be read on: {what}.",
-            hint="They have expired (retention) or were deleted. To go on with the first record "
-            f'that is left, at offset {low:,}, set option("failOnDataLoss", "false").',
+            hint=f"{why}To go on {where}at offset {goes_on:,}, set "
+            'option("failOnDataLoss", "false").',
         )
     logger.warning(
         "Kafka at %s: partition %s: %s. failOnDataLoss is false: the query goes on at offset %d",
-        servers, at, what, low,
+        servers, at, what, goes_on,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from engine.clients.kafka import (
@@ -38,11 +38,14 @@ _TUNED: Final = {
 }
 TRIES_S: tuple[float, ...] = (1.0, 2.0, 5.0)
 """So long each try of a question may take, connecting included."""
-AWAY_S = 30.0
+AWAY_S = GONE_S = 30.0
 """Without an answer for so long, the brokers are away. A broker that is restarted, or a leader that
 moves, is back before: the client finds it again by itself, and tasks that wait for records need not
 know. What takes longer ends the run, and is borne and told as every outage of a source
-(:mod:`engine.execution.restart_budget`)."""
+(:mod:`engine.execution.restart_budget`).
+
+What they leave out for so long is gone: one that has just started may tell what was there long ago,
+and then does."""
 
 
 class KafkaTopics:
@@ -60,12 +63,13 @@ class KafkaTopics:
     def __reduce__(self) -> Any:
         return KafkaTopics, (self._client, self._subscription)
 
-    def partitions(self) -> list[TopicPartition]:
+    def partitions(self, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
         """All that are read now, in order. Of a pattern that may be none.
 
+        :param known: were there before. Of those that are assigned, only they may be missing.
         :raises SourceUnavailableError: no broker answers, a topic is not there, or a partition has
             no leader.
-        :raises ConfigError: a partition that is assigned is not there.
+        :raises ConfigError: a partition that is assigned is not there, nor was.
         :raises SourceError: the brokers refuse to tell.
         """
         wanted = self._subscription
@@ -83,13 +87,13 @@ class KafkaTopics:
             return [
                 TopicPartition(name, number) for name in sorted(there) for number in there[name]
             ]
-        unknown = [each for each in wanted.assigned if each.partition not in there[each.topic]]
-        if unknown:
+        missing = [each for each in wanted.assigned if each.partition not in there[each.topic]]
+        if unknown := [each for each in missing if each not in known]:
             raise ConfigError(
                 self._says(f"there is no partition {', '.join(map(str, unknown))}."),
                 hint="Correct the option assign.",
             )
-        return list(wanted.assigned)
+        return [each for each in wanted.assigned if each not in missing]
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The offset of the first record that is left."""
@@ -126,9 +130,12 @@ class KafkaTopics:
     def close(self) -> None:
         """Release the connection. The next question opens it again."""
         with self._lock:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._release()
+
+    def _release(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def _metadata(self) -> dict[str, Any]:
         """Of the topics that are read, by name."""
@@ -157,7 +164,8 @@ class KafkaTopics:
 
     def _ask(self, what: str, question: Callable[[Any, float], Any]) -> Any:
         """Ask again where there is no answer: the client may be connecting still. What only people
-        can mend is not tried again."""
+        can mend is not tried again; the next question has another client, which reads certificates
+        anew."""
         complaints = self._complaints
         with (
             self._lock,
@@ -167,16 +175,24 @@ class KafkaTopics:
             if self._consumer is None:
                 settings = {**self._client, "error_cb": complaints}
                 self._consumer = made_client(kafka.Consumer, settings, OWNER)
-            for wait_s in TRIES_S[:-1]:
-                began_s = time.monotonic()
-                try:
-                    return self._answer(question, wait_s)
-                except kafka.KafkaException as exc:
-                    if complaints.is_for_people or not is_passing(exc.args[0]):
-                        raise
-                # A leader that moves, or that a new topic has not yet, is told at once.
-                threading.Event().wait(max(0.0, began_s + wait_s - time.monotonic()))
-            return self._answer(question, TRIES_S[-1])
+                complaints.is_for_people = False  # that was the client before
+            try:
+                return self._tried(question, kafka.KafkaException)
+            except kafka.KafkaException:
+                self._release()
+                raise
+
+    def _tried(self, question: Callable[[Any, float], Any], failure: type[Exception]) -> Any:
+        for wait_s in TRIES_S[:-1]:
+            began_s = time.monotonic()
+            try:
+                return self._answer(question, wait_s)
+            except failure as exc:
+                if self._complaints.is_for_people or not is_passing(exc.args[0]):
+                    raise
+            # A leader that moves, or that a new topic has not yet, is told at once.
+            threading.Event().wait(max(0.0, began_s + wait_s - time.monotonic()))
+        return self._answer(question, TRIES_S[-1])
 
     def _answer(self, question: Callable[[Any, float], Any], wait_s: float) -> Any:
         try:

@@ -169,6 +169,10 @@ class RedisReader(DataSourceContinuousReader):
     def mergeOffsets(self, offsets: Sequence[Offset]) -> Offset:
         return {stream: at for each in offsets for stream, at in each.items()}
 
+    def hasComeTo(self, logged: Offset, end: Offset) -> bool:
+        """Of streams that are read no more there is no end."""
+        return bool(end == {name: at for name, at in logged.items() if name in self._names})
+
     def prune(self, columns: Sequence[str]) -> RedisReader | None:
         if not columns:
             return None

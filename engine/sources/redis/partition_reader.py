@@ -45,7 +45,8 @@ class RedisPartitionsReader(PartitionsReader):
     """See the module.
 
     :param columns: what the batches have.
-    :param until: where each stream ends, exclusive; None: nowhere.
+    :param until: where each stream ends, exclusive; None: nowhere. Of one that is not in it
+        nothing is read, and the offset is empty.
     """
 
     def __init__(
@@ -58,7 +59,14 @@ class RedisPartitionsReader(PartitionsReader):
         fails_on_loss: bool,
     ) -> None:
         self._streams = Streams(server, fails_on_loss=fails_on_loss)
-        self._positions = {each.name: each.start for each in partitions}
+        starts = {each.name: each.start for each in partitions}
+        # One that is new since then had nothing that was to be read, and its offset is none: the
+        # logged end has none either. Where entries are gone, a start may be behind the end.
+        self._named = starts.keys() if until is None else until.keys()
+        self._positions = {
+            name: start if until is None else min(start, until.get(name, start))
+            for name, start in starts.items()
+        }
         self._places = {each.name: place for place, each in enumerate(partitions)}
         self._columns, self._until = tuple(columns), until
         self._ready: deque[tuple[str, list[Entry]]] = deque()
@@ -112,7 +120,10 @@ class RedisPartitionsReader(PartitionsReader):
 
     @property
     def offsets(self) -> tuple[Offset, ...]:
-        return tuple({stream: shown(at)} for stream, at in self._positions.items())
+        return tuple(
+            {stream: shown(at)} if stream in self._named else {}
+            for stream, at in self._positions.items()
+        )
 
     @property
     def caught_up(self) -> Set[int]:

@@ -22,6 +22,7 @@ from engine.query.handle import ContinuousQuery
 from engine.sinks.adapter import PlainTaskWriter
 from engine.sinks.contract import DriverSink, SinkBinding
 from engine.sources.kafka.data_source import KafkaDataSource
+from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from engine.sources.kafka.reader import KafkaReader
 from engine.sources.kafka.rows import SCHEMA
 from tests.connectors.kafka.topics import Topic
@@ -141,3 +142,16 @@ def committed(folder: Path) -> Any:
     """The offset of the one source."""
     (offset,) = Checkpoint(str(folder)).committed_offsets() or (None,)
     return offset
+
+
+def batches_of(reader: KafkaPartitionsReader, rows: int) -> list[dict[str, Any]]:
+    """So many rows, by place and offset."""
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        if (read := reader.read(0.1)) is not None:
+            found.extend(read[1].to_pylist())
+        return len(found) >= rows
+
+    wait_until(look, f"{rows} rows")
+    return found

@@ -17,13 +17,21 @@ from kafka import KafkaProducer
 from engine.errors import (
     BadRecordError,
     ConfigError,
-    OffsetOutOfRangeError,
     SourceUnavailableError,
 )
 from engine.sources.kafka import reader as reader_module
+from engine.sources.kafka import topics as topics_module
 from engine.sources.kafka.partition_reader import KafkaPartitionsReader
 from engine.sources.latest import lag, latest_offset
-from tests.connectors.kafka.queries import Kept, committed, drained, given, reader_of, start
+from tests.connectors.kafka.queries import (
+    Kept,
+    batches_of,
+    committed,
+    drained,
+    given,
+    reader_of,
+    start,
+)
 from tests.connectors.kafka.topics import Topic, produced
 from tests.model import ONE_ATTEMPT
 from tests.servers.kafka import READY_S, Cluster
@@ -33,19 +41,6 @@ from tests.waiting import wait_until
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "LOOK_S", 0.05)
-
-
-def batches_of(reader: KafkaPartitionsReader, rows: int) -> list[dict[str, Any]]:
-    """So many rows, by place and offset."""
-    found: list[dict[str, Any]] = []
-
-    def look() -> bool:
-        if (read := reader.read(0.1)) is not None:
-            found.extend(read[1].to_pylist())
-        return len(found) >= rows
-
-    wait_until(look, f"{rows} rows")
-    return found
 
 
 # -- once, and in order ---------------------------------------------------------------------------
@@ -362,8 +357,11 @@ def test_new_partitions_are_read_from_their_beginning(topic: Topic, tmp_path: Pa
     assert committed(tmp_path) == topic.offset
 
 
-def test_topics_of_a_pattern_come_and_go(kafka: Cluster, tmp_path: Path) -> None:
+def test_topics_of_a_pattern_come_and_go(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first when the query runs already."""
+    monkeypatch.setattr(topics_module, "GONE_S", 0.5)
     missing, sink = Topic.new(kafka, partitions=1), Kept()
     options = {"subscribePattern": f"{missing.name}[.]new.*", "failOnDataLoss": "false"}
     query = start(missing, tmp_path, sink, **options)
@@ -379,78 +377,6 @@ def test_topics_of_a_pattern_come_and_go(kafka: Cluster, tmp_path: Path) -> None
     wait_until(lambda: committed(tmp_path) == second.offset, "only one topic is left")
     query.processAllAvailable()
     drained(query)
-
-
-# -- what is gone ---------------------------------------------------------------------------------
-
-
-def test_expired_records_are_an_error_that_tells_them(topic: Topic, tmp_path: Path) -> None:
-    sink = Kept()
-    topic.send(10)
-    drained(start(topic, tmp_path, sink, startingOffsets="earliest"))
-    topic.send(10)
-    topic.expire([15, 0])
-    read = sink.values[f"{topic.name}-0"][-1] + 1 if sink.rows else 0
-    with pytest.raises(OffsetOutOfRangeError) as error:
-        start(topic, tmp_path, sink)
-    gone = f"{15 - read} records, {read} to 14, are gone"
-    assert f"partition {topic.name}-0 cannot be read on: {gone}" in str(error.value)
-    assert "failOnDataLoss" in str(error.value)
-    query = start(topic, tmp_path, sink, failOnDataLoss="false")
-    query.processAllAvailable()
-    drained(query)
-    assert sink.values[f"{topic.name}-0"] == [*range(read), *range(15, 20)]
-    assert sink.values[f"{topic.name}-1"] == list(range(20))
-
-
-@pytest.mark.parametrize("fails", ["true", "false"])
-def test_records_that_expire_while_the_query_runs(
-    kafka: Cluster, fails: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = Topic.new(kafka, partitions=2)
-    topic.send(10)
-    driver = reader_of(topic, failOnDataLoss=fails)
-    partitions = driver.partitions(driver.initialOffset())
-    topic.expire([4, 0])
-    reader = driver.openTogether(partitions)
-    assert reader is not None
-    if fails == "true":
-        with pytest.raises(OffsetOutOfRangeError, match="4 records, 0 to 3, are gone"):
-            batches_of(reader, 20)
-    else:
-        rows = batches_of(reader, 16)
-        assert [row["offset"] for row in rows if row["partition"] == 0] == list(range(4, 10))
-        assert [row["offset"] for row in rows if row["partition"] == 1] == list(range(10))
-        assert "4 records, 0 to 3, are gone" in caplog.text
-        assert reader.offsets == ({topic.name: {"0": 10}}, {topic.name: {"1": 10}})
-    reader.close()
-    driver.stop()
-
-
-def test_a_topic_that_was_made_anew_is_told(topic: Topic) -> None:
-    topic.send(3)
-    driver = reader_of(topic)
-    with pytest.raises(OffsetOutOfRangeError, match="it ends at 3, and the query stands at 7"):
-        driver.partitions({topic.name: {"0": 7, "1": 0}})
-    driver.stop()
-
-
-@pytest.mark.parametrize("fails", ["true", "false"])
-def test_an_end_that_is_not_there_any_more_is_not_waited_for(topic: Topic, fails: str) -> None:
-    """An epoch is run again to the end that is logged, and the topic was made anew meanwhile."""
-    topic.send(3)
-    driver = reader_of(topic, failOnDataLoss=fails)
-    partitions = driver.partitions({topic.name: {"0": 0, "1": 0}})
-    reader = driver.openTogether(partitions, until={topic.name: {"0": 9, "1": 3}})
-    assert reader is not None
-    if fails == "true":
-        with pytest.raises(OffsetOutOfRangeError, match="it ends at 3, and the query stands at 9"):
-            wait_until(lambda: reader.read(0.1) is None and reader.exhausted, "the end")
-    else:
-        batches_of(reader, 6)
-        wait_until(lambda: reader.read(0.1) is None and reader.exhausted, "the end")
-    reader.close()
-    driver.stop()
 
 
 # -- what is wrong from the beginning -------------------------------------------------------------

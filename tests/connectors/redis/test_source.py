@@ -60,6 +60,22 @@ def read(tasks: RedisPartitionsReader, count: int) -> list[str]:
     return found
 
 
+def test_an_epoch_is_run_again_beside_a_stream_that_is_new_or_gone(
+    server: RedisServer, client: Any
+) -> None:
+    add(client, "a", "1-0")
+    logged = {"a": "1-1"}
+    reader = source(server)
+    tasks = opened(reader, {"a": "1-1"}, logged)
+    assert tasks.exhausted
+    end = reader.mergeOffsets(tasks.offsets)
+    assert end == logged
+    assert reader.hasComeTo({**logged, "c": "7-1"}, end)
+    assert not reader.hasComeTo({**logged, "b": "7-1"}, end)
+    tasks.close()
+    reader.stop()
+
+
 def test_what_is_read_at_once_depends_on_how_large_it_is(
     server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
