@@ -4,7 +4,7 @@ those below the configured roots."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from airflow_provider_continuous import configuration
@@ -13,7 +13,7 @@ from airflow_provider_continuous.observing.listing import LISTING
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.observing.resolving import RESOLVER
-from airflow_provider_continuous.plugins.owners import told_owners
+from airflow_provider_continuous.plugins.owners import of_every_dag, told_owners
 from airflow_provider_continuous.plugins.selecting import rank
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
@@ -92,13 +92,20 @@ def all_queries(
 def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> dict[str, Any]:
     """As :func:`all_queries`, for all that Airflow's database and configuration tell of."""
     problems: list[dict[str, str]] = []
-    listing = all_queries(shown_roots(problems), told_owners(), seen)
+    told = told_owners()
+
+    def seen_of_told(queries: list[KnownQuery]) -> list[KnownQuery]:
+        return seen([replace(query, may_have_more=told.is_cut) for query in queries])
+
+    listing = all_queries(shown_roots(problems), told.owners, seen_of_told)
     return {**listing, "problems": [*problems, *listing["problems"]]}
 
 
 def find_query(location: str) -> KnownQuery:
     """As :func:`named_query`, of all that Airflow's database and configuration tell of."""
-    return named_query(shown_roots([]), told_owners(), location)
+    # Those of a list, for it names all tasks of a DAG; and whoever is missing there.
+    owners = [*told_owners().owners, *of_every_dag()]
+    return named_query(shown_roots([]), owners, location)
 
 
 def named_query(roots: list[Root], owners: Iterable[Owner], location: str) -> KnownQuery:

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
+from airflow_provider_continuous.plugins.owners import Told
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import Root
@@ -78,6 +79,12 @@ def of(dag_id: str, location: str = "/data/orders") -> KnownQuery:
     return KnownQuery(location, (Owner(dag_id, "run", "manual", -1, location, 0),))
 
 
+def told(monkeypatch: pytest.MonkeyPatch, owners: list[Owner], *, is_cut: bool = False) -> None:
+    """These have told, as Airflow's database has it."""
+    monkeypatch.setattr(queries, "told_owners", lambda: Told(owners, is_cut))
+    monkeypatch.setattr(queries, "of_every_dag", lambda: owners)
+
+
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, running: LiveCheckpoint) -> Any:
     """Makes the one query that of a DAG, or of none."""
@@ -105,7 +112,7 @@ def test_of_a_query_only_the_dags_are_told_that_the_person_may_see(
         for dag_id, at_ms in [("seen", 1), *(("hidden", 10 + number) for number in range(9))]
     ]
     monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
-    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+    told(monkeypatch, owners)
 
     (listed,) = client.get("/queries.json").json()["queries"]
     shown = client.get("/query.json", params={"at": running.location}).json()
@@ -134,7 +141,7 @@ def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
         for at_ms, dag_id in enumerate(("hidden", "edited"))
     ]
     monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
-    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+    told(monkeypatch, owners)
     at = {"at": running.location}
 
     shown = client.get("/query.json", params=at).json()
@@ -142,8 +149,28 @@ def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
     refused = client.post("/act/stop", params=at, json={}, headers=HEADER)
     assert refused.status_code == 403
     assert running.checkpoint.requests.pending("run-1") is None
-    monkeypatch.setattr(queries, "told_owners", lambda: owners[1:])
+    told(monkeypatch, owners[1:])
     assert client.post("/act/stop", params=at, json={}, headers=HEADER).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("is_cut", "all_dags", "sees"), [(False, False, 1), (True, False, 0), (True, True, 1)]
+)
+def test_a_query_whose_owner_may_be_one_too_many_is_not_shown_as_nobodys(
+    client: TestClient,
+    manager: Manager,
+    running: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    is_cut: bool,
+    all_dags: bool,
+    sees: int,
+) -> None:
+    root = Root(str(Path(running.location).parent))
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [root])
+    told(monkeypatch, [], is_cut=is_cut)
+    manager.jobs, manager.all_dags = True, all_dags
+
+    assert len(client.get("/queries.json").json()["queries"]) == sees
 
 
 @pytest.mark.parametrize("other", ["s3a://lake@b/q", "s3://admin@b/q", "simplecache::s3://b/q"])
