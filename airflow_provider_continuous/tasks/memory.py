@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_continuous.compat import AIRFLOW_VERSION, NEVER_EXPIRE, task_state_store
+from airflow_provider_continuous.tasks.killing import TaskIdentity
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
+_Attempt = tuple[TaskIdentity, int]
+_OF_ATTEMPTS: dict[_Attempt, dict[str, Any]] = {}
+"""What the attempts of this process remember where Airflow has no store: one, but for ``dag.test``,
+which runs a whole DAG in it."""
+CARRIED: Final = "carried"
+"""The key of an event that has what was carried through a wait in the triggerer."""
 
 
 class TaskMemory:
@@ -24,19 +32,26 @@ class TaskMemory:
 
     Values never expire: a query may well run longer than the store's default of 30 days.
 
-    Airflow before 3.3 has no such store: there, nothing is ever recalled. Who runs a query is
-    decided by the lease in its checkpoint, so that costs convenience, and never a second query;
-    what cannot do without says so before it begins.
+    Airflow before 3.3 has no such store: there, an attempt recalls what it has remembered itself,
+    also behind its waits in the triggerer, whose triggers carry it; the next one begins anew. Who
+    runs a query is decided by the lease in its checkpoint, so that costs convenience, and never a
+    second query; what cannot do without says so before it begins.
     """
 
     def __init__(self, context: Context) -> None:
         self._store = task_state_store(context)
         self._suffix = f"_{context['ti'].max_tries}"
+        self._of_attempt: dict[str, Any] = {}
+        if self._store is None:
+            attempt = TaskIdentity.of(context["ti"]), int(context["ti"].try_number)
+            self._of_attempt = _OF_ATTEMPTS.setdefault(attempt, {})
         self._reschedules = getattr(context.get("task"), "mode", None) == "reschedule"
 
     def recall(self, name: str) -> Any:
         """Return what was remembered, or None."""
-        return None if self._store is None else self._store.get(name + self._suffix)
+        if self._store is None:
+            return self._of_attempt.get(name)
+        return self._store.get(name + self._suffix)
 
     def remember(self, name: str, value: Any) -> None:
         """Remember a JSON value, not None.
@@ -46,9 +61,19 @@ class TaskMemory:
         if self._store is None:
             if self._reschedules:
                 self.must_last("mode='reschedule' with a point where the wait began")
-            log.info("Airflow %s forgets %r when this attempt ends", AIRFLOW_VERSION, name)
+            if name not in self._of_attempt:
+                log.info("Airflow %s forgets %r when this attempt ends", AIRFLOW_VERSION, name)
+            self._of_attempt[name] = value
             return
         self._store.set(name + self._suffix, value, retention=NEVER_EXPIRE)
+
+    def to_carry(self) -> dict[str, Any]:
+        """Return what a trigger has to carry: another process goes on behind its wait."""
+        return dict(self._of_attempt)
+
+    def take_over(self, event: Mapping[str, Any]) -> None:
+        """Recall what a trigger has carried, if it did."""
+        self._of_attempt.update(event.get(CARRIED) or {})
 
     def must_last(self, what: str) -> None:
         """Refuse what would be wrong if it were forgotten.
