@@ -61,10 +61,16 @@ def test_restarts_are_counted_through_deferrals(
     submitted: list[SubmittedQuery], spec: dict[str, Any], resumed: Callable[[], Any]
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
-    options = {"deferrable": True, "restart_delay": 20.0, "restart_delay_max": 30.0, "restarts": 2}
-    trigger, pauses = deferred(supervisor(spec, **options), resumed()), []
+    options: Any = {
+        "deferrable": True,
+        "restart_delay": 20.0,
+        "restart_delay_max": 30.0,
+        "restarts": 2,
+    }
+    pauses: list[float] = []
 
-    with pytest.raises(QueryFailedError, match="after 2 restarts"):
+    def live_through_deaths() -> None:
+        trigger = deferred(supervisor(spec, **options), resumed())
         for _ in range(5):
             pauses.append(trigger.restart_delay_s)
             trigger = moved(trigger)
@@ -72,6 +78,9 @@ def test_restarts_are_counted_through_deferrals(
             with pytest.raises(TaskDeferred) as caught:
                 supervisor(spec, **options).supervised(resumed(), trigger.wait())
             trigger = trigger_of(caught.value)
+
+    with pytest.raises(QueryFailedError, match="after 2 restarts"):
+        live_through_deaths()
 
     assert pauses[:2] == [20.0, 30.0]
     assert len(submitted) == 3
