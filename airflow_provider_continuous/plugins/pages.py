@@ -158,10 +158,13 @@ def _listing(person: Viewer) -> dict[str, Any]:
 
 
 def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
-    with_records = person.may_read_logs(query)
-    look = partial(query_details, query, with_records=with_records, window=window, up_to=up_to)
+    rights = {
+        "with_records": person.may_read_logs(query),
+        "any_letters": person.edits_all_dags,
+    }
+    look = partial(query_details, query, **rights, window=window, up_to=up_to)
     # A tab asks again and again: while one look hangs, it is this one that is waited for.
-    key = "details", query, window, up_to, with_records
+    key = "details", query, window, up_to, *rights.values()
     try:
         return POOL.within(place_of(query.location), look, key=key)
     except ContinuousError as error:

@@ -188,6 +188,21 @@ def test_another_name_of_the_same_folder_gives_no_right_either(viewer: Viewer, o
     assert viewer.may_act(alone)
 
 
+def test_dead_letters_from_anywhere_are_for_who_may_edit_all_dags(
+    client: TestClient, manager: Manager, known: Any, running: LiveCheckpoint
+) -> None:
+    known("seen")
+    told = {"description": "noop, dead letters: json[/no/such]"}
+    running.checkpoint.progress.write([{"batchId": 3, "runId": "r", "sink": told}])
+    at = {"at": running.location}
+
+    letters = client.get("/query.json", params=at).json()["letters"]
+    assert (letters["path"], letters["letters"]) == ("/no/such", [])
+    assert "who may edit all DAGs" in letters["error"]
+    manager.all_dags = True
+    assert client.get("/query.json", params=at).json()["letters"]["error"] is None
+
+
 def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:
     known("hidden")
 
