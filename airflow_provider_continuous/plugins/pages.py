@@ -139,14 +139,11 @@ def visible(person: Viewer, location: str) -> KnownQuery:
     :raises HTTPException: 404, without telling which; 502 if it cannot be opened.
     """
     try:
-        found = person.seen([find_query(location)])
+        return find_query(location, person.seen)
     except NotBelowRootsError as error:
         raise HTTPException(404, str(error)) from None
     except ContinuousError as error:
         raise HTTPException(502, redact(str(error))) from None
-    if not found:
-        raise HTTPException(404, str(NotBelowRootsError()))
-    return found[0]
 
 
 def _listing(person: Viewer) -> dict[str, Any]:

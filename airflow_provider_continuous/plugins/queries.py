@@ -22,6 +22,8 @@ from engine.redaction.logs import redact
 UNREADABLE = "UNREADABLE"
 """The state of a query, or of a root, that cannot be read now."""
 OWNERS_SHOWN = 5
+Seen = Callable[[list[KnownQuery]], list[KnownQuery]]
+"""Picks the queries that a person may see."""
 
 
 def shown_roots(problems: list[dict[str, str]]) -> list[Root]:
@@ -56,7 +58,7 @@ def shown_roots(problems: list[dict[str, str]]) -> list[Root]:
 def all_queries(
     roots: list[Root],
     owners: Iterable[Owner] = (),
-    seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list,
+    seen: Seen = list,
 ) -> dict[str, Any]:
     """Return what a look at every query has shown, now or a moment ago; those in trouble first.
 
@@ -89,7 +91,7 @@ def all_queries(
     }
 
 
-def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> dict[str, Any]:
+def look_at_all(seen: Seen = list) -> dict[str, Any]:
     """As :func:`all_queries`, for all that Airflow's database and configuration tell of."""
     problems: list[dict[str, str]] = []
     told = told_owners()
@@ -101,21 +103,27 @@ def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> 
     return {**listing, "problems": [*problems, *listing["problems"]]}
 
 
-def find_query(location: str) -> KnownQuery:
+def find_query(location: str, seen: Seen = list) -> KnownQuery:
     """As :func:`named_query`, of all that Airflow's database and configuration tell of."""
     # Those of a list, for it names all tasks of a DAG; and whoever is missing there.
     owners = [*told_owners().owners, *of_every_dag()]
-    return named_query(shown_roots([]), owners, location)
+    return named_query(shown_roots([]), owners, location, seen)
 
 
-def named_query(roots: list[Root], owners: Iterable[Owner], location: str) -> KnownQuery:
+def named_query(
+    roots: list[Root], owners: Iterable[Owner], location: str, seen: Seen = list
+) -> KnownQuery:
     """Find the query of a checkpoint that somebody has named.
 
+    :param seen: as for :func:`all_queries`.
     :raises NotBelowRootsError: it is none that people may see, or it is not there: who asks does
         not learn which.
-    :raises ContinuousError: it cannot be opened.
+    :raises ContinuousError: it cannot be opened; told of one that may be seen only.
     """
-    query = find_one(roots, owners, location, RESOLVER.places)
+    found = seen([find_one(roots, owners, location, RESOLVER.places)])
+    if not found:
+        raise NotBelowRootsError()
+    (query,) = found
     key = "exists", query.location
     if not POOL.within(place_of(query.location), lambda: query.open().exists(), key=key):
         raise NotBelowRootsError()

@@ -17,7 +17,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
 from airflow_provider_continuous.plugins.owners import Told
-from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
+from airflow_provider_continuous.view.known import KnownQuery, Owner, known_queries
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import Root
 from engine.checkpoint.query_state import QueryState
@@ -91,7 +91,9 @@ def known(monkeypatch: pytest.MonkeyPatch, running: LiveCheckpoint) -> Any:
 
     def make(dag_id: str | None) -> None:
         query = of(dag_id, running.location) if dag_id else KnownQuery(running.location)
-        monkeypatch.setattr(pages, "find_query", lambda location: query)
+        monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
+        monkeypatch.setattr(queries, "find_one", lambda *_: query)
+        told(monkeypatch, [])
 
     return make
 
@@ -201,6 +203,24 @@ def test_dead_letters_from_anywhere_are_for_who_may_edit_all_dags(
     assert "who may edit all DAGs" in letters["error"]
     manager.all_dags = True
     assert client.get("/query.json", params=at).json()["letters"]["error"] is None
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_not_there_for_others(
+    client: TestClient, manager: Manager, live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the storage says of it is told to nobody who may not see the query."""
+    location = "s3://no_such_conn@bucket/orders"
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [Root("s3://no_such_conn@bucket")])
+    at = {"at": location}
+
+    for dag_id, status in (("hidden", 404), ("seen", 502), (None, 404)):
+        owners = [Owner(dag_id, "run", "manual", -1, location, 0)] if dag_id else []
+        told(monkeypatch, owners)
+        answer = client.get("/query.json", params=at)
+        assert answer.status_code == status
+        assert ("no_such_conn" in answer.json()["detail"]) is (status == 502)
+    manager.jobs = True
+    assert client.get("/query.json", params=at).status_code == 502
 
 
 def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:
@@ -397,7 +417,8 @@ def of_no_text(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> LiveChe
     found = LiveCheckpoint(os.fsdecode(os.fsencode(root.location) + b"/b\xff&+%41\xc3"))
     found.commit(0, 1)
     monkeypatch.setattr(pages, "look_at_all", lambda seen: queries.all_queries([root], (), seen))
-    monkeypatch.setattr(pages, "find_query", lambda at: find_one([root], (), at))
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [root])
+    told(monkeypatch, [])
     return found
 
 
