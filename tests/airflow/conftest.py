@@ -74,7 +74,7 @@ def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def tasks_are_new() -> None:
     """Each test begins in a process of its own, as each task does."""
-    memory._OF_ATTEMPTS.clear()
+    memory.forget_process()
 
 
 @pytest.fixture(autouse=True)

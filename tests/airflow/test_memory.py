@@ -1,10 +1,11 @@
-"""TaskMemory where Airflow has no task state store: before 3.3."""
+"""TaskMemory: how long a task remembers, also where Airflow has no task state store: before 3.3."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,40 @@ from tests.airflow.supervising import deferred, supervisor, trigger_of
 
 
 @pytest.fixture
+def at(context: Any) -> Callable[..., TaskMemory]:
+    """The memory of an attempt in a process of its own, of a task as it is by then."""
+
+    def made(tries: int, max_tries: int, *, retries: int, clears: int) -> TaskMemory:
+        memory.forget_process()
+        context["ti"].try_number, context["ti"].max_tries = tries, max_tries
+        context["ti"].task.retries = retries
+        context["dag_run"] = SimpleNamespace(clear_number=clears)
+        return TaskMemory(context)
+
+    return made
+
+
+def test_a_cleared_task_begins_anew_though_its_retries_were_lowered(at: Any) -> None:
+    """Airflow sets max_tries to the tries so far and the retries of now: the same as before."""
+    at(1, 3, retries=3, clears=0).remember("reason", "time")
+
+    cleared = at(2, 3, retries=2, clears=1)
+    assert cleared.recall("reason") is None
+    cleared.remember("reason", "epoch")
+
+    assert at(3, 3, retries=2, clears=1).recall("reason") == "epoch"
+    assert at(3, 3, retries=1, clears=2).recall("reason") is None
+
+
+def test_a_task_whose_retries_are_changed_while_it_lives_remembers(at: Any) -> None:
+    """Nor does it matter that another task of its run was cleared, before or behind that."""
+    at(1, 3, retries=3, clears=0).remember("began", 7.0)
+
+    for tries, retries, clears in ((2, 3, 1), (2, 2, 1), (3, 2, 2), (3, 5, 2)):
+        assert at(tries, 3, retries=retries, clears=clears).recall("began") == 7.0
+
+
+@pytest.fixture
 def old_context(context: Any) -> Any:
     """A task's context without the store."""
     del context["task_state_store"]
@@ -39,7 +74,7 @@ def resumed(old_context: Any) -> Callable[[], Any]:
     deferred it."""
 
     def made() -> Any:
-        memory._OF_ATTEMPTS.clear()
+        memory.forget_process()
         return old_context
 
     return made
