@@ -318,7 +318,7 @@ class ContinuousQueryHook(BaseHook):
     def is_ending(self, checkpoint_location: str, running: CheckpointStatus) -> bool:
         """Tell whether a run drains, or was asked to end and has not begun to."""
         requests = self._checkpoint(checkpoint_location).checkpoint.requests
-        asked = requests.pending(str(running.run_id)) is not None
+        asked = requests.pending_end(str(running.run_id)) is not None
         return asked or running.state is QueryState.DRAINING
 
     def drain(self, checkpoint_location: str, by: str, run_id: str | None = None) -> None:

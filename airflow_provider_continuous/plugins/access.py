@@ -42,6 +42,11 @@ class Viewer:
         """Whether the person may see queries that no DAG owns, and the folders of all."""
         return bool(self._manager.is_authorized_view(access_view=AccessView.JOBS, user=self._user))
 
+    @property
+    def edits_all_dags(self) -> bool:
+        """Whether the person may edit all DAGs."""
+        return bool(self._manager.is_authorized_dag(method="PUT", user=self._user))
+
     def seen(self, queries: Iterable[KnownQuery]) -> list[KnownQuery]:
         """Return those that the person may see, each with the tasks of DAGs that they may see."""
         visible = self._manager.get_authorized_dag_ids(user=self._user)
@@ -49,10 +54,14 @@ class Viewer:
         found = []
         for query in queries:
             owners = tuple(each for each in query.owners if each.dag_id in visible)
-            if owners if query.owners else jobs:
+            if owners if query.owners else jobs and self._sees_unowned(query):
                 hides = any(each.dag_id not in visible for each in (*query.owners, *query.rivals))
                 found.append(replace(query, owners=owners, hides_owners=hides))
         return found
+
+    def _sees_unowned(self, query: KnownQuery) -> bool:
+        """Of a query without a known owner: one that is not known may hide it from the person."""
+        return not query.may_have_more or self.edits_all_dags
 
     def may_read_logs(self, query: KnownQuery) -> bool:
         """Whether the person may read what the query's driver and its records say."""
@@ -64,7 +73,7 @@ class Viewer:
 
     def _may(self, query: KnownQuery, method: Any, entity: DagAccessEntity) -> bool:
         if not query.owners:
-            return self._manager.is_authorized_dag(method="PUT", user=self._user)
+            return self.edits_all_dags
         return not query.hides_owners and all(
             self._manager.is_authorized_dag(
                 method=method, access_entity=entity, details=_details(dag_id), user=self._user

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_continuous.plugins.driver_logs import log_tail
+from airflow_provider_continuous.plugins.letters import letters_of
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, series_of
@@ -21,7 +22,6 @@ from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import history
 from engine.checkpoint.standing_by import standing_by
 from engine.errors import CheckpointError
-from engine.sinks.newest_letters import newest_letters
 
 EPOCHS_SHOWN = 50
 AT_ONCE = 8
@@ -32,12 +32,14 @@ def query_details(
     query: KnownQuery,
     *,
     with_records: bool,
+    any_letters: bool = False,
     window: str = SHOWN_FIRST,
     up_to: int | None = None,
 ) -> dict[str, Any]:
     """Look at one query, with epochs, newest first, its pins, and its charts.
 
     :param with_records: also its dead letters and its driver's log, which hold what it has read.
+    :param any_letters: also those dead letters that are not in the checkpoint's own folders.
     :param window: of the charts, one of :data:`~.series.WINDOWS`.
     :param up_to: the newest epoch to be shown; None: the last one.
     :raises CheckpointError: it cannot be read.
@@ -60,7 +62,7 @@ def query_details(
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         log = log_tail(checkpoint, overview.status)
-        told = {"letters": newest_letters(last), "log": log}
+        told = {"letters": letters_of(query.location, last, anywhere=any_letters), "log": log}
     return {
         **overview.to_dict(),
         **told,

@@ -5,28 +5,60 @@ Runs in the api-server or on the command line, where that can be reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from airflow_provider_continuous.tasks.query_note import KEY
 from airflow_provider_continuous.view.known import Owner
 
 OWNERS_MAX = 5_000
-"""So many are looked at: the newest of each task, then the next of each. A task that tells each
+"""So many are listed: the newest of each task, then the next of each. A task that tells each
 minute leaves those of others, which may have told a year ago."""
 
 
-def told_owners() -> list[Owner]:
-    """Return who has told of which query, the newest first."""
+class Told(NamedTuple):
+    """:param owners: the newest first.
+    :param is_cut: there are more than :data:`OWNERS_MAX`: who is missing may own any query.
+    """
+
+    owners: list[Owner]
+    is_cut: bool
+
+
+def told_owners() -> Told:
+    """Return who has told of which query, for a list. Rights go by :func:`of_every_dag`."""
     from airflow.models.xcom import XComModel
-    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    told = _ranked(XComModel.dag_id, XComModel.task_id, XComModel.map_index)
+    in_turn = select(told).order_by(told.c.place, told.c.timestamp.desc())
+    rows = _rows(in_turn.limit(OWNERS_MAX + 1))
+    return Told(_owners(rows[:OWNERS_MAX]), len(rows) > OWNERS_MAX)
+
+
+def of_every_dag() -> list[Owner]:
+    """Return who has told of which query, the newest first: of each DAG and location the newest
+    task. None of these is left out, however many notes one DAG makes: rights follow from them."""
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select
+
+    # Its text: not every database tells whether two JSON objects are equal.
+    told = _ranked(XComModel.dag_id, XComModel.value["checkpoint_location"].as_string())
+    return _owners(_rows(select(told).where(told.c.place == 1)))
+
+
+def _ranked(*group: Any) -> Any:
+    """All that was told, with its place in its group; the newest has the first."""
+    from airflow.models.xcom import XComModel
     from sqlalchemy import func, select
 
-    task = XComModel.dag_id, XComModel.task_id, XComModel.map_index
-    newest_first = func.row_number().over(partition_by=task, order_by=XComModel.timestamp.desc())
-    told = (
+    newest_first = func.row_number().over(partition_by=group, order_by=XComModel.timestamp.desc())
+    return (
         select(
-            *task,
+            XComModel.dag_id,
+            XComModel.task_id,
             XComModel.run_id,
+            XComModel.map_index,
             XComModel.value,
             XComModel.timestamp,
             newest_first.label("place"),
@@ -34,12 +66,19 @@ def told_owners() -> list[Owner]:
         .where(XComModel.key == KEY)
         .subquery()
     )
-    wanted = select(told).order_by(told.c.place, told.c.timestamp.desc()).limit(OWNERS_MAX)
+
+
+def _rows(wanted: Any) -> list[Any]:
+    from airflow.utils.session import create_session
+
     with create_session() as session:
-        rows = session.execute(wanted).all()
+        return list(session.execute(wanted).all())
+
+
+def _owners(rows: Iterable[Any]) -> list[Owner]:
     owners = [
         Owner(dag_id, task_id, run_id, map_index, location, round(at.timestamp() * 1000))
-        for dag_id, task_id, map_index, run_id, value, at, _ in rows
+        for dag_id, task_id, run_id, map_index, value, at, _ in rows
         if (location := _location(value)) is not None
     ]
     return sorted(owners, key=lambda each: -each.started_at_ms)

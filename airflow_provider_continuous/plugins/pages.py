@@ -139,14 +139,11 @@ def visible(person: Viewer, location: str) -> KnownQuery:
     :raises HTTPException: 404, without telling which; 502 if it cannot be opened.
     """
     try:
-        found = person.seen([find_query(location)])
+        return find_query(location, person.seen)
     except NotBelowRootsError as error:
         raise HTTPException(404, str(error)) from None
     except ContinuousError as error:
         raise HTTPException(502, redact(str(error))) from None
-    if not found:
-        raise HTTPException(404, str(NotBelowRootsError()))
-    return found[0]
 
 
 def _listing(person: Viewer) -> dict[str, Any]:
@@ -158,10 +155,13 @@ def _listing(person: Viewer) -> dict[str, Any]:
 
 
 def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
-    with_records = person.may_read_logs(query)
-    look = partial(query_details, query, with_records=with_records, window=window, up_to=up_to)
+    rights = {
+        "with_records": person.may_read_logs(query),
+        "any_letters": person.edits_all_dags,
+    }
+    look = partial(query_details, query, **rights, window=window, up_to=up_to)
     # A tab asks again and again: while one look hangs, it is this one that is waited for.
-    key = "details", query, window, up_to, with_records
+    key = "details", query, window, up_to, *rights.values()
     try:
         return POOL.within(place_of(query.location), look, key=key)
     except ContinuousError as error:

@@ -4,7 +4,7 @@ those below the configured roots."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from airflow_provider_continuous import configuration
@@ -13,7 +13,7 @@ from airflow_provider_continuous.observing.listing import LISTING
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.observing.resolving import RESOLVER
-from airflow_provider_continuous.plugins.owners import told_owners
+from airflow_provider_continuous.plugins.owners import of_every_dag, told_owners
 from airflow_provider_continuous.plugins.selecting import rank
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
@@ -22,6 +22,8 @@ from engine.redaction.logs import redact
 UNREADABLE = "UNREADABLE"
 """The state of a query, or of a root, that cannot be read now."""
 OWNERS_SHOWN = 5
+Seen = Callable[[list[KnownQuery]], list[KnownQuery]]
+"""Picks the queries that a person may see."""
 
 
 def shown_roots(problems: list[dict[str, str]]) -> list[Root]:
@@ -56,7 +58,7 @@ def shown_roots(problems: list[dict[str, str]]) -> list[Root]:
 def all_queries(
     roots: list[Root],
     owners: Iterable[Owner] = (),
-    seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list,
+    seen: Seen = list,
 ) -> dict[str, Any]:
     """Return what a look at every query has shown, now or a moment ago; those in trouble first.
 
@@ -89,26 +91,39 @@ def all_queries(
     }
 
 
-def look_at_all(seen: Callable[[list[KnownQuery]], list[KnownQuery]] = list) -> dict[str, Any]:
+def look_at_all(seen: Seen = list) -> dict[str, Any]:
     """As :func:`all_queries`, for all that Airflow's database and configuration tell of."""
     problems: list[dict[str, str]] = []
-    listing = all_queries(shown_roots(problems), told_owners(), seen)
+    told = told_owners()
+
+    def seen_of_told(queries: list[KnownQuery]) -> list[KnownQuery]:
+        return seen([replace(query, may_have_more=told.is_cut) for query in queries])
+
+    listing = all_queries(shown_roots(problems), told.owners, seen_of_told)
     return {**listing, "problems": [*problems, *listing["problems"]]}
 
 
-def find_query(location: str) -> KnownQuery:
+def find_query(location: str, seen: Seen = list) -> KnownQuery:
     """As :func:`named_query`, of all that Airflow's database and configuration tell of."""
-    return named_query(shown_roots([]), told_owners(), location)
+    # Those of a list, for it names all tasks of a DAG; and whoever is missing there.
+    owners = [*told_owners().owners, *of_every_dag()]
+    return named_query(shown_roots([]), owners, location, seen)
 
 
-def named_query(roots: list[Root], owners: Iterable[Owner], location: str) -> KnownQuery:
+def named_query(
+    roots: list[Root], owners: Iterable[Owner], location: str, seen: Seen = list
+) -> KnownQuery:
     """Find the query of a checkpoint that somebody has named.
 
+    :param seen: as for :func:`all_queries`.
     :raises NotBelowRootsError: it is none that people may see, or it is not there: who asks does
         not learn which.
-    :raises ContinuousError: it cannot be opened.
+    :raises ContinuousError: it cannot be opened; told of one that may be seen only.
     """
-    query = find_one(roots, owners, location, RESOLVER.places)
+    found = seen([find_one(roots, owners, location, RESOLVER.places)])
+    if not found:
+        raise NotBelowRootsError()
+    (query,) = found
     key = "exists", query.location
     if not POOL.within(place_of(query.location), lambda: query.open().exists(), key=key):
         raise NotBelowRootsError()

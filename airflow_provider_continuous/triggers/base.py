@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import datetime
 from functools import cached_property
@@ -29,6 +29,7 @@ from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import LAST_LOOK_S, LOOK_MAX_S, POOL
 from airflow_provider_continuous.observing.publishing import publish_soon
 from airflow_provider_continuous.tasks.arguments import check_found, duration, given
+from airflow_provider_continuous.tasks.memory import CARRIED
 from airflow_provider_continuous.triggers.poller import LOOK_GAP_S, Event, OneLook, wait_for_event
 from engine.checkpoint.checkpoint import CheckpointStatus
 from engine.checkpoint.summary import Summary
@@ -56,6 +57,7 @@ class CheckpointTrigger(BaseTrigger):
     :param deadline: give up at this time, in seconds since 1970; None waits for ever. What the
         last look shows goes before the deadline.
     :param not_before: yield no event before this time, in seconds since 1970.
+    :param carried: what its event hands to the task that goes on, as it is.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class CheckpointTrigger(BaseTrigger):
         poll_interval_s: float = 1.0,
         deadline: float | None = None,
         not_before: float = 0.0,
+        carried: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.checkpoint_location = checkpoint_location
@@ -73,6 +76,7 @@ class CheckpointTrigger(BaseTrigger):
         self.poll_interval_s = duration("poll_interval_s", poll_interval_s)
         self.deadline = deadline
         self.not_before = not_before
+        self.carried = dict(carried or {})
         self.timeout_after: datetime | None = (
             None  # Airflow tells, where the trigger started the task
         )
@@ -139,7 +143,11 @@ class CheckpointTrigger(BaseTrigger):
             "poll_interval_s": self.poll_interval_s,
             "deadline": self.deadline,
             "not_before": self.not_before,
+            **self._carrying(),
         }
+
+    def _carrying(self) -> dict[str, Any]:
+        return {CARRIED: self.carried} if self.carried else {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, as Airflow stores them."""
@@ -243,6 +251,7 @@ class CheckpointTrigger(BaseTrigger):
                 "checkpoint_location": self.checkpoint_location,
                 "wanted": self.wanted,
                 "deadline": self.deadline,
+                **self._carrying(),
             }
         return event
 

@@ -51,12 +51,14 @@ class KnownQuery:
     :param rivals: who has told of what may be the same folder: by another connection, or another
         name of its scheme.
     :param hides_owners: there are others, whose DAGs the person who asks may not see.
+    :param may_have_more: not everybody was looked at who may have told of it.
     """
 
     location: str
     owners: tuple[Owner, ...] = ()
     rivals: tuple[Owner, ...] = ()
     hides_owners: bool = False
+    may_have_more: bool = False
 
     def open(self) -> Checkpoint:
         """Open its checkpoint.

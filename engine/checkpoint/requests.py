@@ -57,6 +57,13 @@ class Requests:
                 return kind
         return None
 
+    def pending_end(
+        self, run_id: str, present: Collection[str] | None = None
+    ) -> Literal["drain", "stop"] | None:
+        """As :meth:`pending`, but None of a run that goes on with what is asked of it."""
+        kind = self.pending(run_id, present)  # a rescale is told only where no end is asked for
+        return None if kind == "rescale" else kind
+
     def clear(self, present: Collection[str] | None = None) -> None:
         """Forget all requests.
 
@@ -80,8 +87,8 @@ class Requests:
         :param present: the checkpoint's files, as the run that begins has seen them.
         :raises CheckpointError: the checkpoint cannot be read or written.
         """
-        asked = None if lost_id is None else self.pending(lost_id, present)
-        if asked in ("drain", "stop"):
+        asked = None if lost_id is None else self.pending_end(lost_id, present)
+        if asked is not None:
             self.ask(asked, by=f"who has asked run {lost_id}", run_id=run_id)
             present = set(present) - {f"{_FOLDER}/{asked}"}
         self.clear(present)

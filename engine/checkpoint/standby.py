@@ -181,7 +181,7 @@ def _was_asked_to_end(checkpoint: Checkpoint, holder: LeaseRecord) -> bool:
     if holder.state is QueryState.DRAINING:
         return True
     try:
-        return checkpoint.requests.pending(holder.run_id) in ("drain", "stop")
+        return checkpoint.requests.pending_end(holder.run_id) is not None
     except CheckpointError as exc:  # as long as it does not answer, nothing can be started either
         logger.warning("what was asked of run %s cannot be read: %s", holder.run_id, exc)
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.base.json_text import load_object
@@ -18,12 +18,16 @@ _TEXTS = ("source", "offset", "record", "error", "operator", "watermark")
 
 
 def newest_letters(
-    report: Mapping[str, Any], count: int = LETTERS_SHOWN, files_max: int = FILES_MAX
+    report: Mapping[str, Any],
+    count: int = LETTERS_SHOWN,
+    files_max: int = FILES_MAX,
+    check: Callable[[str], None] = lambda path: None,
 ) -> dict[str, Any] | None:
     """Return ``{path, letters, error}``, the newest letter first.
 
     :param report: the last progress report: its sink tells where the letters are.
     :param count: so many at most, of so many files at most.
+    :param check: raises where a folder or a file of it must not be read: that is the error then.
     :returns: None: the query keeps none.
     """
     told = _TOLD.search(str((report.get("sink") or {}).get("description", "")))
@@ -31,12 +35,15 @@ def newest_letters(
         return None
     path = told[1]
     try:
-        return {"path": path, "letters": _newest(path, count, files_max), "error": None}
+        return {"path": path, "letters": _newest(path, count, files_max, check), "error": None}
     except Exception as error:  # of whichever storage
         return {"path": path, "letters": [], "error": redact(str(error))}
 
 
-def _newest(path: str, count: int, files_max: int) -> list[dict[str, Any]]:
+def _newest(
+    path: str, count: int, files_max: int, check: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    check(path)
     log, folder = FileSinkLog(open_storage(f"{path.rstrip('/')}/{FOLDER}")), open_storage(path)
     listing = log.listing()
     found: list[dict[str, Any]] = []
@@ -49,6 +56,7 @@ def _newest(path: str, count: int, files_max: int) -> list[dict[str, Any]]:
             if len(seen) == files_max or len(found) >= count:
                 return found[:count]
             seen.add(name)
+            check(f"{path.rstrip('/')}/{name}")
             try:
                 content = folder.read(name)
             except FileNotFoundError:

@@ -27,7 +27,7 @@ from airflow_provider_continuous.deploy.submitted import SubmittedQuery  # noqa:
 from airflow_provider_continuous.hooks.query import ContinuousQueryHook  # noqa: E402
 from airflow_provider_continuous.observing import listing  # noqa: E402
 from airflow_provider_continuous.operators.query import base  # noqa: E402
-from airflow_provider_continuous.tasks import killing  # noqa: E402
+from airflow_provider_continuous.tasks import killing, memory  # noqa: E402
 from airflow_provider_continuous.tasks.killing import TaskIdentity  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
 
@@ -69,6 +69,12 @@ def defer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     what they wait for behind it is what is tested."""
     monkeypatch.setattr(deferral, "LINGER_S", 0.0)
     monkeypatch.setattr(base, "START_LINGER_S", 120.0)
+
+
+@pytest.fixture(autouse=True)
+def tasks_are_new() -> None:
+    """Each test begins in a process of its own, as each task does."""
+    memory.forget_process()
 
 
 @pytest.fixture(autouse=True)

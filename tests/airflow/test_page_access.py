@@ -16,7 +16,8 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.plugins import access, actions, pages, queries
 from airflow_provider_continuous.plugins.access import Viewer
-from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
+from airflow_provider_continuous.plugins.owners import Told
+from airflow_provider_continuous.view.known import KnownQuery, Owner, known_queries
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import Root
 from engine.checkpoint.query_state import QueryState
@@ -78,13 +79,21 @@ def of(dag_id: str, location: str = "/data/orders") -> KnownQuery:
     return KnownQuery(location, (Owner(dag_id, "run", "manual", -1, location, 0),))
 
 
+def told(monkeypatch: pytest.MonkeyPatch, owners: list[Owner], *, is_cut: bool = False) -> None:
+    """These have told, as Airflow's database has it."""
+    monkeypatch.setattr(queries, "told_owners", lambda: Told(owners, is_cut))
+    monkeypatch.setattr(queries, "of_every_dag", lambda: owners)
+
+
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, running: LiveCheckpoint) -> Any:
     """Makes the one query that of a DAG, or of none."""
 
     def make(dag_id: str | None) -> None:
         query = of(dag_id, running.location) if dag_id else KnownQuery(running.location)
-        monkeypatch.setattr(pages, "find_query", lambda location: query)
+        monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
+        monkeypatch.setattr(queries, "find_one", lambda *_: query)
+        told(monkeypatch, [])
 
     return make
 
@@ -105,7 +114,7 @@ def test_of_a_query_only_the_dags_are_told_that_the_person_may_see(
         for dag_id, at_ms in [("seen", 1), *(("hidden", 10 + number) for number in range(9))]
     ]
     monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
-    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+    told(monkeypatch, owners)
 
     (listed,) = client.get("/queries.json").json()["queries"]
     shown = client.get("/query.json", params={"at": running.location}).json()
@@ -134,7 +143,7 @@ def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
         for at_ms, dag_id in enumerate(("hidden", "edited"))
     ]
     monkeypatch.setattr(queries, "shown_roots", lambda problems: [])
-    monkeypatch.setattr(queries, "told_owners", lambda: owners)
+    told(monkeypatch, owners)
     at = {"at": running.location}
 
     shown = client.get("/query.json", params=at).json()
@@ -142,8 +151,28 @@ def test_whoever_names_the_query_of_another_dag_gets_no_right_to_it(
     refused = client.post("/act/stop", params=at, json={}, headers=HEADER)
     assert refused.status_code == 403
     assert running.checkpoint.requests.pending("run-1") is None
-    monkeypatch.setattr(queries, "told_owners", lambda: owners[1:])
+    told(monkeypatch, owners[1:])
     assert client.post("/act/stop", params=at, json={}, headers=HEADER).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("is_cut", "all_dags", "sees"), [(False, False, 1), (True, False, 0), (True, True, 1)]
+)
+def test_a_query_whose_owner_may_be_one_too_many_is_not_shown_as_nobodys(
+    client: TestClient,
+    manager: Manager,
+    running: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    is_cut: bool,
+    all_dags: bool,
+    sees: int,
+) -> None:
+    root = Root(str(Path(running.location).parent))
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [root])
+    told(monkeypatch, [], is_cut=is_cut)
+    manager.jobs, manager.all_dags = True, all_dags
+
+    assert len(client.get("/queries.json").json()["queries"]) == sees
 
 
 @pytest.mark.parametrize("other", ["s3a://lake@b/q", "s3://admin@b/q", "simplecache::s3://b/q"])
@@ -159,6 +188,39 @@ def test_another_name_of_the_same_folder_gives_no_right_either(viewer: Viewer, o
     assert not viewer.may_read_logs(seen)
     (alone,) = viewer.seen(known_queries((), owners[1:]))
     assert viewer.may_act(alone)
+
+
+def test_dead_letters_from_anywhere_are_for_who_may_edit_all_dags(
+    client: TestClient, manager: Manager, known: Any, running: LiveCheckpoint
+) -> None:
+    known("seen")
+    told = {"description": "noop, dead letters: json[/no/such]"}
+    running.checkpoint.progress.write([{"batchId": 3, "runId": "r", "sink": told}])
+    at = {"at": running.location}
+
+    letters = client.get("/query.json", params=at).json()["letters"]
+    assert (letters["path"], letters["letters"]) == ("/no/such", [])
+    assert "who may edit all DAGs" in letters["error"]
+    manager.all_dags = True
+    assert client.get("/query.json", params=at).json()["letters"]["error"] is None
+
+
+def test_a_checkpoint_that_cannot_be_opened_is_not_there_for_others(
+    client: TestClient, manager: Manager, live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the storage says of it is told to nobody who may not see the query."""
+    location = "s3://no_such_conn@bucket/orders"
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [Root("s3://no_such_conn@bucket")])
+    at = {"at": location}
+
+    for dag_id, status in (("hidden", 404), ("seen", 502), (None, 404)):
+        owners = [Owner(dag_id, "run", "manual", -1, location, 0)] if dag_id else []
+        told(monkeypatch, owners)
+        answer = client.get("/query.json", params=at)
+        assert answer.status_code == status
+        assert ("no_such_conn" in answer.json()["detail"]) is (status == 502)
+    manager.jobs = True
+    assert client.get("/query.json", params=at).status_code == 502
 
 
 def test_a_hidden_query_is_not_there(client: TestClient, known: Any) -> None:
@@ -355,7 +417,8 @@ def of_no_text(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> LiveChe
     found = LiveCheckpoint(os.fsdecode(os.fsencode(root.location) + b"/b\xff&+%41\xc3"))
     found.commit(0, 1)
     monkeypatch.setattr(pages, "look_at_all", lambda seen: queries.all_queries([root], (), seen))
-    monkeypatch.setattr(pages, "find_query", lambda at: find_one([root], (), at))
+    monkeypatch.setattr(queries, "shown_roots", lambda problems: [root])
+    told(monkeypatch, [])
     return found
 
 

@@ -174,17 +174,22 @@ def test_a_picture_tells_what_the_tasks_of_a_box_are_at() -> None:
         ]
 
 
-def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
+def put_aside(folder: Path) -> str:
+    """Write two letters; return what a report tells of them."""
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True, exist_ok=True)
     for epoch in (0, 1):
         letter = {"epoch": epoch, "error": "password=x", "record": "7", "partition": 0}
         name = f"part-{epoch}.json"
-        (tmp_path / name).write_text(json.dumps(letter) + "\n")
-        entry = {"path": f"file://{tmp_path}/{name}", "size": 1, "isDir": False}
+        if not (folder / name).exists():
+            (folder / name).write_text(json.dumps(letter) + "\n")
+        entry = {"path": f"file://{folder}/{name}", "size": 1, "isDir": False}
         (log / str(epoch)).write_text(f"v1\n{json.dumps(entry)}")
+    return f"noop, dead letters: json[{folder}]"
 
-    told = newest_letters({"sink": {"description": f"noop, dead letters: json[{tmp_path}]"}})
+
+def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
+    told = newest_letters({"sink": {"description": put_aside(tmp_path)}})
 
     assert told is not None
     assert [letter["epoch"] for letter in told["letters"]] == [1, 0]
@@ -193,6 +198,42 @@ def test_the_newest_dead_letters_come_without_secrets(tmp_path: Path) -> None:
     nowhere = newest_letters({"sink": {"description": "noop, dead letters: json[/no/such]"}})
     assert nowhere is not None
     assert nowhere["letters"] == []
+
+
+def letters_of(live: LiveCheckpoint, told: str, **asked: Any) -> Any:
+    live.checkpoint.progress.write([report(0, sink={"description": told})])
+    return query_details(KnownQuery(live.location), with_records=True, **asked)["letters"]
+
+
+@pytest.mark.parametrize("own", ["checkpoint/letters", "checkpoint.letters", "checkpoint/a/../b"])
+def test_dead_letters_of_the_checkpoints_own_folders_are_shown(
+    live: LiveCheckpoint, tmp_path: Path, own: str
+) -> None:
+    (Path(live.location) / "a").mkdir()
+
+    found = letters_of(live, put_aside(tmp_path / own))
+
+    assert [letter["epoch"] for letter in found["letters"]] == [1, 0]
+
+
+def test_a_report_gives_nobody_the_letters_of_others(live: LiveCheckpoint, tmp_path: Path) -> None:
+    """Whoever may write the checkpoint may write the report, and links."""
+    others = tmp_path / "others"
+    told = put_aside(others)
+    linked, lured = Path(live.location) / "linked", Path(live.location) / "lured"
+    linked.symlink_to(others)
+    lured.mkdir()
+    (lured / "part-1.json").symlink_to(others / "part-1.json")
+    climbing = f"noop, dead letters: json[{live.location}/../others]"
+
+    for each in (told, climbing, told.replace(str(others), str(linked)), put_aside(lured)):
+        hidden = letters_of(live, each)
+        assert hidden["letters"] == []
+        assert "who may edit all DAGs" in hidden["error"]
+        assert hidden["path"] in each
+
+    shown = letters_of(live, told, any_letters=True)
+    assert [letter["epoch"] for letter in shown["letters"]] == [1, 0]
 
 
 @pytest.mark.parametrize(("reported", "calls_max"), [(True, 30), (False, 130)])

@@ -23,6 +23,7 @@ from airflow_provider_continuous.operators.query import (
 )
 from airflow_provider_continuous.tasks import killing
 from airflow_provider_continuous.tasks.killing import QueryOfTask, TaskIdentity
+from airflow_provider_continuous.tasks.users import Users
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
@@ -379,3 +380,33 @@ def test_a_run_that_was_asked_to_end_is_not_adopted(
 
     with pytest.raises(WaitTimeoutError, match="the end of"):
         start(timeout=0.3).execute(context)
+
+
+def asked_to_rescale(spec: dict[str, Any]) -> LiveCheckpoint:
+    """A query that runs, and has not looked yet."""
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("run-1")
+    live.checkpoint.requests.ask("rescale", by="an operator", run_id="run-1")
+    return live
+
+
+@pytest.mark.parametrize(("operator", "asks"), ENDS)
+def test_a_run_that_was_asked_to_rescale_does_not_end(
+    spec: dict[str, Any], over: set[str], of: In, operator: Any, asks: str
+) -> None:
+    live = asked_to_rescale(spec)
+    for run in ("one", "two"):
+        Users(live.checkpoint.storage, "a_dag", run).enter()
+
+    left = end(spec, operator, timeout=0.3).execute(of("one"))
+    with pytest.raises(AirflowFailException, match=r"is used by a_dag, two. .*force=True"):
+        end(spec, operator, timeout=0.3).execute(of("three"))
+
+    assert left["left_to"] == ["a_dag, two"]
+    assert live.checkpoint.requests.pending("run-1") == "rescale"
+
+
+def test_and_is_adopted_at_once(start: Any, spec: dict[str, Any], context: Any) -> None:
+    asked_to_rescale(spec)
+
+    assert start(timeout=0.3, on_changed="adopt").execute(context)["run_id"] == "run-1"

@@ -117,6 +117,7 @@ class QueryStartingOperator(DescribedQueryOperator):
     def woken(self, context: Context, event: Event) -> Any:
         """Go on with a start after its wait in the triggerer: what was in the way has ended, or a
         submission has its run, has ended, or is too late."""
+        TaskMemory(context).take_over(event)
         number = event.get("number")
         with final_errors():
             if number is None:
@@ -285,7 +286,7 @@ class QueryStartingOperator(DescribedQueryOperator):
             ask = hook.stop if replaced and self.end == "stop" else hook.drain
             ask(location, by=asker(context), run_id=running.run_id)
         ended = QueryEndedTrigger(location, str(running.run_id), **self._waiting(deadline))
-        self._gave_way(self._wait(ended, "woken"))
+        self._gave_way(self._wait(context, ended, "woken"))
         return True
 
     def _gave_way(self, event: Event) -> None:
@@ -386,7 +387,7 @@ class QueryStartingOperator(DescribedQueryOperator):
                 if status is None:
                     name = submitted.handle.name
                     self.log.info("Submission %s is waited for without a worker", name)
-                    self._wait(self._submission_trigger(submitted, deadline), "woken")
+                    self._wait(context, self._submission_trigger(submitted, deadline), "woken")
             memory = TaskMemory(context)
             earlier = (memory.recall("submissions") or [])[:-1]
             memory.remember("submissions", [*earlier, _without_document(submitted.handle)])

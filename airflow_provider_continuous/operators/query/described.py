@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, get_current_context
 from jinja2 import TemplateError
@@ -19,11 +19,15 @@ from airflow_provider_continuous.openlineage.operators import QueryLineage
 from airflow_provider_continuous.reconcile import OnChanged, check_on_changed
 from airflow_provider_continuous.tasks.arguments import check_found, duration, given
 from airflow_provider_continuous.tasks.killing import KillAction, check_action
+from airflow_provider_continuous.tasks.memory import TaskMemory
 from airflow_provider_continuous.triggers.base import CheckpointTrigger
 from airflow_provider_continuous.triggers.poller import Event
 from engine.errors import ConfigError
 from engine.query.spec import read_text
 from engine.redaction.logs import redact
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class DescribedQueryOperator(QueryLineage, BaseOperator):
@@ -175,8 +179,11 @@ class DescribedQueryOperator(QueryLineage, BaseOperator):
             "deadline": deadline,
         }
 
-    def _wait(self, trigger: CheckpointTrigger, method: str = "execute_complete") -> Event:
-        """Wait here, or defer to a method of this operator."""
+    def _wait(
+        self, context: Context, trigger: CheckpointTrigger, method: str = "execute_complete"
+    ) -> Event:
+        """Wait here, or defer to a method of this operator, which takes over what is carried."""
+        trigger.carried = TaskMemory(context).to_carry()
         return wait_or_defer(self, trigger, method) if self.deferrable else trigger.wait()
 
     def _deadline(self) -> float:

@@ -142,6 +142,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
 
     def supervised(self, context: Context, event: Event) -> dict[str, Any]:
         """Go on after a wait: stay with the query, or come to the end."""
+        TaskMemory(context).take_over(event)
         location, stopped = event["checkpoint_location"], QueryState.STOPPED.value
         while event["outcome"] in ("replaced", "ended", "alone") and event["state"] != stopped:
             run_id = self._next_run(context, location, event)
@@ -159,6 +160,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query has ended, once it was drained or stopped at the end."""
+        TaskMemory(context).take_over(event)
         expect(event, "ended")
         if has_failed(event):
             raise QueryEndedError(
@@ -192,7 +194,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                 standby_due=standby_due,
                 **watching,
             )
-        return self._wait(trigger, "supervised")
+        return self._wait(context, trigger, "supervised")
 
     def _stand_by(self, context: Context) -> float | None:
         """Keep a standby; return from when on it is missed, None: there is to be none."""
@@ -266,7 +268,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             trigger = QueryEndedTrigger(
                 location, str(status.run_id), **self._waiting(self._deadline())
             )
-        return self.execute_complete(context, self._wait(trigger))
+        return self.execute_complete(context, self._wait(context, trigger))
 
     def _result(self, context: Context, location: str, event: Event, reason: str) -> dict[str, Any]:
         return {

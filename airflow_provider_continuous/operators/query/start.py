@@ -145,10 +145,11 @@ class StartContinuousQueryOperator(QueryStartingOperator):
                 self._check_successor(hook, document, hook.status(location))
             run = self._bring_up(document, hook, context, deadline, self.on_running)
             trigger = self._started(context, location, run, deadline, epoch)
-        return self.execute_complete(context, self._wait(trigger))
+        return self.execute_complete(context, self._wait(context, trigger))
 
     def execute_complete(self, context: Context, event: Event) -> dict[str, Any]:
         """Return where the query is, or fail as the wait tells."""
+        TaskMemory(context).take_over(event)
         location = event["checkpoint_location"]
         try:
             expect(event, "running" if self.wait_for == "running" else "committed")

@@ -146,7 +146,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             )
             if hook.may_go_on(location, status):
                 hook.drain(location, by=asker(context), run_id=status.run_id)
-        return self.drained(context, self._wait(trigger, "drained"))
+        return self.drained(context, self._wait(context, trigger, "drained"))
 
     def drained(self, context: Context, event: Event) -> dict[str, Any]:
         """Start the new version."""
@@ -250,7 +250,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             sources=per_source(self.source),
             **self._watching(context, location, str(run.run_id), time.time() + self.watch_timeout),
         )
-        return self.watched(context, self._wait(trigger, "watched"))
+        return self.watched(context, self._wait(context, trigger, "watched"))
 
     def _fall_back(self, context: Context, location: str, problem: str) -> dict[str, Any]:
         """Stop the new version."""
@@ -273,7 +273,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             trigger = QueryEndedTrigger(
                 location, str(status.run_id), **self._waiting(self._deadline())
             )
-            return self.stopped(context, self._wait(trigger, "stopped"))
+            return self.stopped(context, self._wait(context, trigger, "stopped"))
         if went_back is None:
             before = Before(**memory.recall("before"))
             back = go_back(self._checkpoint(location), before, self._old_document())
@@ -289,7 +289,7 @@ class UpgradeContinuousQueryOperator(QueryStartingOperator):
             location,
             **self._watching(context, location, str(run.run_id), self._deadline()),
         )
-        return self.execute_complete(context, self._wait(trigger_back))
+        return self.execute_complete(context, self._wait(context, trigger_back))
 
     def _rolled_back(self, context: Context, location: str, event: Event) -> dict[str, Any]:
         memory = TaskMemory(context)
