@@ -17,16 +17,6 @@ SUFFIX: Final = ".letters"
 """Of the folder beside a checkpoint that counts as its own."""
 
 
-class _LettersElsewhereError(ConfigError):
-    def __init__(self) -> None:
-        super().__init__(
-            "They lie outside of the checkpoint: shown to who may edit all DAGs, for whoever "
-            "writes the checkpoint could name those of others.",
-            hint="A deadLetterPath in the checkpoint's folder, or beside it and named as it is "
-            f"with {SUFFIX} behind, is shown to all who may read the query's log.",
-        )
-
-
 def letters_of(
     location: str, report: Mapping[str, Any], *, anywhere: bool
 ) -> dict[str, Any] | None:
@@ -39,7 +29,12 @@ def letters_of(
 
     def check(path: str) -> None:
         if not anywhere and not _is_own(location, path):
-            raise _LettersElsewhereError
+            raise ConfigError(
+                "They lie outside of the checkpoint: shown to who may edit all DAGs, for whoever "
+                "writes the checkpoint could name those of others.",
+                hint="A deadLetterPath in the checkpoint's folder, or beside it and named as it is "
+                f"with {SUFFIX} behind, is shown to all who may read the query's log.",
+            )
 
     return newest_letters(report, check=check)
 
