@@ -82,7 +82,11 @@ def page(checkpoint: str) -> list[int]:
     Base.metadata.create_all(settings.engine)  # the page looks for connections
     app = create_app()
     anybody = SimpleNamespace(
-        sees_roots=True, seen=list, may_read_logs=lambda _: True, may_act=lambda _: False
+        sees_roots=True,
+        edits_all_dags=True,
+        seen=list,
+        may_read_logs=lambda _: True,
+        may_act=lambda _: False,
     )
     app.dependency_overrides[viewer] = lambda: anybody
     client = TestClient(app)
