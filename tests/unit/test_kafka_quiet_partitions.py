@@ -79,19 +79,24 @@ class Columns:
         return pa.record_batch({"offset": [each.offset() for each in messages]})
 
 
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> KafkaPartitionsReader:
-    """It has caught up with both."""
-    monkeypatch.setattr(partition_reader, "_GLANCE_EVERY_S", 0.0)
-    monkeypatch.setattr(partition_reader, "_GLANCE_SHARE_MAX", 1e9)
+def consume_by(consumer: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers have such a one in place of librdkafka's."""
     client = SimpleNamespace(
         Message=Message,
-        Consumer=Consumer,
+        Consumer=consumer,
         TopicPartition=confluent_kafka.TopicPartition,
         KafkaException=KafkaException,
     )
     monkeypatch.setattr(partition_reader, "import_client", lambda owner: client)
     monkeypatch.setattr(partition_reader, "made_client", lambda kind, given, _: kind(given))
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> KafkaPartitionsReader:
+    """It has caught up with both."""
+    monkeypatch.setattr(partition_reader, "_GLANCE_EVERY_S", 0.0)
+    monkeypatch.setattr(partition_reader, "_GLANCE_SHARE_MAX", 1e9)
+    consume_by(Consumer, monkeypatch)
     made = KafkaPartitionsReader(
         {"bootstrap.servers": "b:9092"},
         [KafkaPartition(TopicPartition("orders", at), 0) for at in (BUSY, QUIET)],

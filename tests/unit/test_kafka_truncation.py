@@ -6,15 +6,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from engine.errors import OffsetOutOfRangeError
-from engine.sources.kafka import partition_reader, topics
+from engine.sources.kafka import topics
 from engine.sources.kafka.offsets import TopicPartition
 from engine.sources.kafka.partition_reader import KafkaPartition, KafkaPartitionsReader
-from tests.unit.test_kafka_quiet_partitions import Message
+from tests.unit.test_kafka_quiet_partitions import Message, consume_by
 
 AT = TopicPartition("orders", 0)
 LOW, MAY_BE_READ, HIGH = 3, 15, 20
@@ -48,14 +47,7 @@ class Consumer:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, bool], KafkaPartitionsReader]:
-    client = SimpleNamespace(
-        Message=Message,
-        Consumer=Consumer,
-        TopicPartition=confluent_kafka.TopicPartition,
-        KafkaException=KafkaException,
-    )
-    monkeypatch.setattr(partition_reader, "import_client", lambda owner: client)
-    monkeypatch.setattr(partition_reader, "made_client", lambda kind, given, _: kind(given))
+    consume_by(Consumer, monkeypatch)
     monkeypatch.setattr(topics, "ends", lambda client, partitions: dict.fromkeys(partitions, HIGH))
     settings, columns = {"bootstrap.servers": "b:9092"}, SimpleNamespace()
     return lambda start, fails: KafkaPartitionsReader(
