@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +33,8 @@ class Channel:
     :ivar final_epoch: the epoch after which the task ends, None if it goes on.
     :ivar wiring: where other tasks take rows; None before it was told.
     :ivar on_word: called, on the channel's thread, when one of these has changed.
-    :ivar on_work: called, there too, with what was handed out to the task's partitions.
+    :ivar on_work: called with what was handed out to the task's partitions: at once, or if the
+        driver had closed an epoch before by :meth:`take_marker` of that.
     :ivar dismissed: why the task must leave at once, None while it may stay.
     """
 
@@ -43,6 +45,10 @@ class Channel:
         self.committed_epoch = NEVER
         self.final_epoch: int | None = None
         self._markers: dict[int, EpochMarker] = {}
+        self._later: deque[tuple[int, Mapping[int, Any]]] = deque()
+        """What was handed out behind a marker that is not taken: the epoch of that, and what."""
+        self._in_order = threading.Lock()
+        """Held while markers or works are taken."""
         self.wiring: Mapping[int, tuple[Address, ...]] | None = None
         self.dismissed: str | None = None
         self.on_word: Callable[[], None] = lambda: None
@@ -71,9 +77,12 @@ class Channel:
 
     def take_marker(self, epoch: int) -> EpochMarker | None:
         """That of the epoch, if the driver has closed it; it and those before are forgotten."""
-        marker = self._markers.get(epoch)
-        for old in [each for each in tuple(self._markers) if each <= epoch]:
-            del self._markers[old]
+        with self._in_order:
+            marker = self._markers.get(epoch)
+            for old in [each for each in self._markers if each <= epoch]:
+                del self._markers[old]
+            while self._later and self._later[0][0] <= epoch:
+                self.on_work(self._later.popleft()[1])
         return marker
 
     def leave(self, reason: str) -> None:
@@ -104,12 +113,17 @@ class Channel:
             if message.final:
                 self.final_epoch = message.epoch
             self.committed_epoch = max(self.committed_epoch, message.committed)
-            self._markers[message.epoch] = message
+            with self._in_order:
+                self._markers[message.epoch] = message
             self.closed_epoch = max(self.closed_epoch, message.epoch)
         elif isinstance(message, Wiring):
             self.wiring = message.addresses
         elif isinstance(message, HandedOut):
-            self.on_work(message.work)
+            with self._in_order:
+                if self._markers:
+                    self._later.append((max(self._markers), message.work))
+                else:
+                    self.on_work(message.work)
         elif isinstance(message, Dismissed):
             self.committed_epoch = max(self.committed_epoch, message.committed)
             self.dismissed = message.reason

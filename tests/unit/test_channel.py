@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.task.channel import Channel
-from engine.wire.messages import DriverMessage, EpochMarker, TaskAlive
+from engine.wire.messages import DriverMessage, EpochMarker, HandedOut, TaskAlive
 from tests.waiting import wait_until
 
 HEARTBEAT_S = 3600.0
@@ -56,3 +56,20 @@ def test_markers_are_forgotten_with_their_epoch(driver: Driver) -> None:
     assert [channel.take_marker(epoch) for epoch in range(3)] == [None] * 3
     assert channel.take_marker(3) == markers[3]
     assert channel.take_marker(4) is None
+
+
+def test_work_that_comes_behind_a_marker_waits_for_the_end_of_that_epoch(driver: Driver) -> None:
+    """Of an entry that is read as a whole, another task may have it in the next epoch."""
+    channel = driver.channel
+    had: list[Any] = []
+    channel.on_work = lambda work: had.append(work[0])
+    works = [HandedOut({0: number}) for number in range(5)]
+    driver.says(works[0], EpochMarker(0), works[1], works[2], EpochMarker(1), works[3])
+    wait_until(lambda: channel.closed_epoch == 1, "the markers to come")
+    assert had == [0]
+    assert channel.take_marker(0) == EpochMarker(0)
+    assert had == [0, 1, 2]
+    assert channel.take_marker(1) == EpochMarker(1)
+    wait_until(lambda: had == [0, 1, 2, 3], "what came behind the last one")
+    driver.says(works[4])
+    wait_until(lambda: had == [0, 1, 2, 3, 4], "what comes when none waits")
