@@ -131,7 +131,7 @@ class TableRun(HandedRun[At]):
             return self._until.offset()
         at = min(self._open, default=self._found)
         is_snapshot = self._start.is_snapshot and at[0] == self._start.at[0]
-        self._ahead = {each for each in self._ahead if each > at}
+        self._ahead = {each for each in self._ahead if each >= at}
         self._after = {version: each for version, each in self._after.items() if version >= at[0]}
         return TablePosition(
             self._start.table, at, is_snapshot, frozenset(self._ahead), self._after.get(at[0])

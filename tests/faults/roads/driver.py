@@ -98,9 +98,9 @@ def _run(setup: Setup, armed: str, said: str) -> None:
     failpoints.arm(armed)
     failing = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: failing.set())
-    execution = ContinuousExecution(_definition(setup, failing), ThreadLauncher())
     with Path(said).open("w", buffering=1) as out:
         try:
+            execution = ContinuousExecution(_definition(setup, failing), ThreadLauncher())
             execution.start()
             query = ContinuousQuery(execution, str)
             pause = threading.Event()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
 from engine.execution.definition import StreamBinding
@@ -32,6 +33,9 @@ class IcebergToKafka(DeltaToKafka):
     def append(setup: Setup, number: int) -> None:
         catalog, found = _catalog(setup), rows(number)
         if number == 0:
+            # Else one who is suspended while he reads the catalog shuts out who writes to it.
+            with catalog.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
             catalog.create_namespace("roads")
             table = catalog.create_table(NAME, found.schema)
             with table.update_spec() as update:
@@ -66,8 +70,10 @@ def _options(setup: Setup) -> dict[str, str]:
     return {"table": NAME, **{f"catalog.{key}": it for key, it in _properties(setup).items()}}
 
 
-def _catalog(setup: Setup) -> Catalog:
-    return load_catalog("default", **_properties(setup))
+def _catalog(setup: Setup) -> SqlCatalog:
+    catalog = load_catalog("default", **_properties(setup))
+    assert isinstance(catalog, SqlCatalog)
+    return catalog
 
 
 ROAD = IcebergToKafka
