@@ -30,7 +30,7 @@ from tests.waiting import wait_until
 
 FAULTS_A_WORLD = 25
 FAULTS_A_MUTANT = 6
-WORLDS_MAX = 6
+WORLDS_MAX = 12
 KILLED, ANY_TIME, AWAY = "killed at a place", "killed at any time", "away"
 FAILED, ZOMBIE = "a task failed", "suspended and replaced"
 CHANCES: Final = {KILLED: 45, ANY_TIME: 10, AWAY: 5, FAILED: 10, ZOMBIE: 5}
