@@ -141,7 +141,8 @@ class FilesReader(HandedReader):
         self._timezone = timezone
         self._log: FileSourceLog | None = None
         self._logged: list[LoggedFile] = []
-        self._promised: dict[int, frozenset[str]] = {}
+        self._promised: dict[int, tuple[int, frozenset[str]]] = {}
+        """Of ends of the stream: the last entry that was read, and the files that were not."""
         self._cleaned: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -196,9 +197,13 @@ class FilesReader(HandedReader):
         if isinstance(run, FilesRun):
             files, latest = run.take_now(found)
         else:  # its tasks have not started yet
-            logged = {self._options.key(file.path): file.entry for file in self._logged}
             latest = position_of(start)
             oldest_ms = newest_of(self._logged) - self._options.age_max_ms
+            logged = {
+                self._options.key(file.path): file.entry
+                for file in self._logged
+                if file.timestamp_ms >= oldest_ms or file.entry > latest
+            }
             new = ((self._options.key(file.path), file.modified_ms) for file in found)
             files = frozenset(
                 key
@@ -206,7 +211,7 @@ class FilesReader(HandedReader):
                 if (logged[key] > latest if key in logged else modified_ms >= oldest_ms)
             )
         end = latest + len(files)
-        self._promised[end] = files
+        self._promised[end] = latest, files
         if len(self._promised) > PROMISES_MAX:
             del self._promised[next(iter(self._promised))]
         return {"logOffset": end}
@@ -221,7 +226,8 @@ class FilesReader(HandedReader):
         promised, run = self._promised.get(end), self._run
         if promised is None:
             return at >= end
-        return isinstance(run, FilesRun) and run.has_logged(promised, at)
+        merged, files = promised  # which may not be committed yet
+        return at >= merged and isinstance(run, FilesRun) and run.has_logged(files, merged, at)
 
     def commit(self, end: Offset) -> None:
         """Files that are committed are cleaned up, and old entries of the log."""
@@ -463,14 +469,14 @@ class FilesRun(HandedRun[FoundFile]):
         with self.changed:
             return self._at + len(self._keys)
 
-    def has_logged(self, keys: Iterable[str], at: int) -> bool:
-        """Whether these are in entries up to ``at``, or gone."""
+    def has_logged(self, keys: Iterable[str], start: int, at: int) -> bool:
+        """Whether these are in entries behind ``start``, up to ``at``, or gone."""
         with self.changed:
-            return all(self._has_logged(key, at) for key in keys)
+            return all(self._has_logged(key, start, at) for key in keys)
 
-    def _has_logged(self, key: str, at: int) -> bool:
-        entry = self._entries[key][0] if key in self._entries else self._old.get(key)
-        return self._is_gone(key) if entry is None else entry <= at
+    def _has_logged(self, key: str, start: int, at: int) -> bool:
+        entry = self._entries[key][0] if key in self._entries else self._old.get(key, start)
+        return entry <= at if entry > start else self._is_gone(key)
 
     def _is_gone(self, key: str) -> bool:
         try:
