@@ -179,8 +179,9 @@ class RedisReader(DataSourceContinuousReader):
         return RedisReader(self._server, self._names, self._start, columns, self._fails_on_loss)
 
     def latestOffset(self, start: Offset) -> Offset:
+        """What was deleted behind the last entry is not waited for."""
         known = positions_of(start)
-        ends = self._streams.ends(self._names)
+        ends = self._streams.lasts(self._names)
         return {name: shown(max(end, known.get(name, START))) for name, end in ends.items()}
 
     def hasReached(self, committed: Offset, wanted: Offset) -> bool:

@@ -54,6 +54,14 @@ class Streams:
 
     def ends(self, streams: Iterable[str]) -> dict[str, EntryId]:
         """The same of several."""
+        return {name: _end(info) for name, info in self._told_of(streams).items()}
+
+    def lasts(self, streams: Iterable[str]) -> dict[str, EntryId]:
+        """The position behind the last entry that is there; ``0-0`` if there is none."""
+        return {name: _last(info) for name, info in self._told_of(streams).items()}
+
+    def _told_of(self, streams: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """What Redis tells of each; nothing of one that is not there."""
         names = list(streams)
         with self._server.speaking("cannot be asked", **SPEAKING):
             pipeline = self._client.pipeline(transaction=False)
@@ -64,7 +72,7 @@ class Streams:
                 if isinstance(answer, Exception) and "no such key" not in str(answer):
                     raise answer
         return {
-            name: START if isinstance(answer, Exception) else _end(answer)
+            name: {} if isinstance(answer, Exception) else answer
             for name, answer in zip(names, answers, strict=True)
         }
 
@@ -126,8 +134,13 @@ class Streams:
 
 
 def _end(info: Mapping[str, Any]) -> EntryId:
-    last = parse_id(info["last-generated-id"].decode())
+    last = parse_id(info["last-generated-id"].decode()) if info else START
     return START if last == START else behind(last)
+
+
+def _last(info: Mapping[str, Any]) -> EntryId:
+    found = info.get("last-entry")
+    return behind(parse_id(found[0].decode())) if found else START
 
 
 def _entries(found: Any) -> list[Entry]:

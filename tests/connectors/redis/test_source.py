@@ -194,6 +194,24 @@ def test_entries_are_read_once_from_where_it_was(server: RedisServer, client: An
     assert reader.hasReached(reader.mergeOffsets(again.offsets), {"a": "2-1", "b": "6-2"})
 
 
+def test_what_was_deleted_before_it_was_read_is_not_waited_for(
+    server: RedisServer, client: Any
+) -> None:
+    reader = source(server)
+    add(client, "a", "1-0", "2-0", "3-0")
+    add(client, "b", "5-0")
+    client.xdel("a", "2-0", "3-0")
+    client.xtrim("b", maxlen=0, approximate=False)
+    wanted = reader.latestOffset(reader.initialOffset())
+    assert wanted == {"a": "1-1", "b": "0-0"}
+    tasks = opened(reader, reader.initialOffset())
+    assert read(tasks, 1) == ["1-0"]
+    assert reader.hasReached(reader.mergeOffsets(tasks.offsets), wanted)
+    add(client, "a", "4-0")
+    assert read(opened(reader, wanted), 1) == ["4-0"], "nothing was lost"
+    assert reader.latestOffset({"a": "4-1", "b": "5-1"}) == {"a": "4-1", "b": "5-1"}
+
+
 def test_what_a_row_has(server: RedisServer, client: Any) -> None:
     client.xadd("a", {"name": "x", "raw": b"\xff"}, id="1700000000123-4")
     _, batch = opened(source(server), {"a": "0-0", "b": "0-0"}).read(0) or (0, None)
