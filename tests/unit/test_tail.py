@@ -19,6 +19,7 @@ from engine.errors import (
     SourceError,
     SourceUnavailableError,
 )
+from engine.execution.shares import names_of
 from engine.sources.contract import Offset, PartitionReader
 from engine.sources.tail import tail_files
 from engine.sources.tail.data_source import TailDataSource, TailReader
@@ -85,6 +86,16 @@ def test_new_files_and_appended_lines_come_as_they_arrive(tmp_path: Path) -> Non
     assert read_rows(partition, 1) == [2]
     write_ids(tmp_path / "a.json", 3)
     assert read_rows(partition, 1) == [3]
+
+
+def test_partitions_among_others_are_others(tmp_path: Path) -> None:
+    """What a sink has of an epoch is left out by their names when it is run again."""
+    one, two, again, three = (
+        set(names_of(0, reader(tmp_path, numPartitions=count).partitions({})))
+        for count in (1, 2, 2, 3)
+    )
+    assert two == again
+    assert len(one | two | three) == 6
 
 
 def test_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:

@@ -140,13 +140,20 @@ class TailDataSource(DataSource):
 
 @dataclass(frozen=True)
 class TailPartition:
-    """:param start: the partition's files in the start offset, and those that are there by now.
+    """:param count: how many there are: among others it has other files.
+    :param start: the partition's files in the start offset, and those that are there by now.
     :param holders: what all of them were called: see :mod:`engine.sources.tail.rotation`.
     """
 
     index: int
+    count: int
     start: Sequence[FilePosition]
     holders: Sequence[SeenFile]
+
+    @property
+    def name(self) -> str:
+        """``0 of 3``; of a single one as if it had none."""
+        return f"{self.index} of {self.count}" if self.count > 1 else str(self.index)
 
 
 class TailReader(DataSourceContinuousReader):
@@ -167,9 +174,10 @@ class TailReader(DataSourceContinuousReader):
         known = KnownFiles(self._folder, positions_of(start))
         known.look()
         holders = known.holders  # one list: pickled once, however many partitions there are
+        count = self._folder.partitions
         return [
-            TailPartition(index, self._folder.part(known.files, index), holders)
-            for index in range(self._folder.partitions)
+            TailPartition(index, count, self._folder.part(known.files, index), holders)
+            for index in range(count)
         ]
 
     def open(self, partition: TailPartition, until: Offset | None = None) -> TailPartitionReader:
