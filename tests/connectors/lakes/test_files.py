@@ -221,14 +221,13 @@ def test_nothing_counts_as_read_because_the_folder_is_away(case: Case, leaves_fo
 
 
 def test_a_file_in_the_place_of_one_that_is_too_old_is_waited_for(case: Case) -> None:
-    options = {"maxFileAge": "1h"}
     now_s = time.time()
     case.put("a.json", modified_s=now_s - 9_000)
-    case.read(**options)
+    case.read(maxFileAge="1h")
     case.put("b.json", modified_s=now_s - 4_000)
-    case.read(**options)
+    case.read(maxFileAge="1h")
     case.put("a.json", modified_s=now_s)
-    query = case.start(**options)
+    query = case.start(maxFileAge="1h")
     query.processAllAvailable()
     assert case.sink.values() == [0, 1, 2]
     query.stop()
