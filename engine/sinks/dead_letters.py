@@ -1,7 +1,8 @@
 """Keeps bad and late records beside the query's own sink: JSON files, committed with their epoch.
 
 The letters go first, so that a crash between the two repeats nothing: the files sink skips an epoch
-that it has.
+that it has. Where the sink has dropped an epoch that was prepared, and it is run again to the same
+end, the letters stay those of the first time: they may be of what the sink has, which is not run.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class _Both:
     def __init__(self, sink: DriverSink, letters: FilesWriter) -> None:
         self._sink = sink
         self._letters = letters
+        self._logged = -1
 
     def bind(self, context: BoundContext) -> None:
         self._letters.bind(context)
@@ -70,7 +72,8 @@ class _Both:
 
     def commit(self, messages: Sequence[SunkEpoch | LettersAlone], epoch: int) -> None:
         self._letters.log.fill(epoch - 1)  # with other options there were epochs without any
-        self._letters.commit([each.dead_letters for each in messages], epoch)
+        if epoch > self._logged or not self._letters.log.has(epoch):
+            self._letters.commit([each.dead_letters for each in messages], epoch)
         self._sink.commit(_written(messages), epoch)
 
     def abort(self, messages: Sequence[SunkEpoch | LettersAlone], epoch: int) -> None:
@@ -92,7 +95,7 @@ class _Both:
     def check_logged(self, epoch: int) -> None:
         """:raises SinkAheadError: the letters have later epochs than the checkpoint has logged; new
         ones would be taken for those, and lost."""
-        newest = self._letters.log.latest()
+        self._logged, newest = epoch, self._letters.log.latest()
         if newest is not None and newest > epoch:
             raise SinkAheadError(
                 f"The dead letters in {self._letters.path} have epoch {newest}, but the checkpoint "

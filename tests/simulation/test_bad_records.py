@@ -19,6 +19,7 @@ from engine.errors import (
     BadRecordError,
     ConfigError,
     ContinuousError,
+    PreparedEpochLostError,
     SinkCommitRejectedError,
     TransformError,
 )
@@ -45,6 +46,7 @@ SCHEMA = pa.schema([pa.field("n", pa.int64())])
 N = Expr("Column", (), pa.int64(), True, {"ordinal": 0, "name": "n"})
 HUNDRED = Expr("Literal", (), pa.int64(), False, {"value": 100})
 QUOTIENT = Expr("IntegralDivide", (HUNDRED, N), pa.int64(), True, {"eval_mode": "ANSI"})
+ON_FIRE = OSError("disk on fire")
 LINES = ['{"n": 1}', '{"n": "one", "password": "hidden"}', '{"n": 0}', '{"n": 5}', "{", '{"n": 4}']
 
 
@@ -61,7 +63,9 @@ class Query:
         (self.folder / f".{name}").write_text(text)
         (self.folder / f".{name}").rename(self.folder / "in" / name)
 
-    def start(self, *, fails: bool = False, policy: str | None = None) -> ContinuousQuery:
+    def start(
+        self, *, fails: Exception | None = None, policy: str | None = None
+    ) -> ContinuousQuery:
         """:param fails: with the first epoch that has rows."""
         policy = policy or self.policy
         source = TailDataSource({"path": str(self.folder / "in"), "fileFormat": "json"})
@@ -69,8 +73,9 @@ class Query:
             SPARK_SCHEMA, overwrite=False
         )
         sink = bind_writer(writer, "json")
-        if fails:
-            sink = replace(sink, driver=replace(sink.driver, commit=_failing(writer.commit)))
+        if fails is not None:
+            failing = _failing(writer.commit, fails)
+            sink = replace(sink, driver=replace(sink.driver, commit=failing))
         options = replace(ONE_ATTEMPT, on_bad_record=policy)
         if policy == "dead-letter":
             sink = with_dead_letters(sink, str(self.folder / "letters"))
@@ -103,10 +108,10 @@ class Query:
         ]
 
 
-def _failing(commit: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+def _failing(commit: Callable[[Any, int], None], error: Exception) -> Callable[[Any, int], None]:
     def failing(messages: Any, epoch: int) -> None:
         if any(message.files for message in messages):
-            raise OSError("disk on fire")
+            raise error
         commit(messages, epoch)
 
     return failing
@@ -172,12 +177,31 @@ def test_letters_and_rows_are_in_the_same_epoch_after_a_crash_between_them(tmp_p
     query = Query(tmp_path, "dead-letter")
     query.feed("a.json", LINES)
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fails=True).awaitTermination(WAIT_S)
+        query.start(fails=ON_FIRE).awaitTermination(WAIT_S)
     query.feed("b.json", LINES)
     again = query.start()
     again.processAllAvailable()
     again.drain(WAIT_S)
     assert sorted(values(query.committed("out"))) == [20, 20, 25, 25, 100, 100]
+    assert len(query.committed("letters")) == 6
+
+
+def test_letters_of_an_epoch_that_the_sink_has_dropped_are_those_of_the_first_time(
+    tmp_path: Path,
+) -> None:
+    query = Query(tmp_path, "dead-letter")
+    query.feed("a.json", LINES)
+    with pytest.raises(PreparedEpochLostError):
+        query.start(fails=PreparedEpochLostError("It has timed out.")).awaitTermination(WAIT_S)
+    letters = query.committed("letters")
+    assert len(letters) == 3
+    query.start().drain(WAIT_S)
+    query.feed("b.json", LINES)
+    again = query.start()
+    again.processAllAvailable()
+    again.drain(WAIT_S)
+    assert sorted(values(query.committed("out"))) == [20, 20, 25, 25, 100, 100]
+    assert query.committed("letters")[:3] == letters
     assert len(query.committed("letters")) == 6
 
 
@@ -205,7 +229,7 @@ def test_letters_that_nobody_would_keep_any_more_are_not_dropped(tmp_path: Path)
     query = Query(tmp_path, "dead-letter")
     query.feed("a.json", LINES)
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fails=True).awaitTermination(WAIT_S)
+        query.start(fails=ON_FIRE).awaitTermination(WAIT_S)
     with pytest.raises(ConfigError, match="prepared with bad records"):
         query.start(policy="skip")
     again = query.start()
@@ -221,7 +245,7 @@ def test_an_open_epoch_without_bad_records_goes_on_under_another_policy(
     query = Query(tmp_path, before)
     query.feed("a.json", ['{"n": 1}', '{"n": 2}'])
     with pytest.raises(ContinuousError, match="disk on fire"):
-        query.start(fails=True).awaitTermination(WAIT_S)
+        query.start(fails=ON_FIRE).awaitTermination(WAIT_S)
     query.start(policy=after).drain(WAIT_S)
     assert values(query.committed("out")) == [100, 50]
 

@@ -15,9 +15,8 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from deltalake import DeltaTable, TableFeatures
 
-from engine.errors import (
-    ConfigError,
-)
+from engine.checkpoint.sink_context import BoundContext
+from engine.errors import ConfigError
 from tests.unit.delta_tables import ids, writer
 from tests.unit.lake_queries import QUERY, Query, rows
 
@@ -179,6 +178,11 @@ def test_a_history_that_is_gone_is_not_needed_where_nothing_came_later(tmp_path:
     for version in range(2):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
     rewound(tmp_path, 1, generation=1)
+    assert ids(tmp_path) == [0, 10]
+    # As whoever finishes it when its process has died.
+    sink = writer(tmp_path)
+    sink.bind(BoundContext(QUERY, "run", 2, 1))
+    sink.rewind(1)
     assert ids(tmp_path) == [0, 10]
 
 

@@ -138,6 +138,26 @@ def test_killed_while_the_interval_grows(tmp_path: Path) -> None:
                 assert as_spark_reads(folder) == expected
 
 
+def test_what_is_pruned_while_the_interval_grows_lets_it_grow_later(tmp_path: Path) -> None:
+    storage = Counting(tmp_path)
+    log, other = (
+        FileSinkLog(each, cleanup_delay_s=0) for each in (storage, LocalStorage(tmp_path))
+    )
+
+    def prune() -> None:
+        for info in other.expired(39, 10):
+            other.storage.delete(info.name)
+
+    expected = []
+    for epoch in range(60):
+        files = [file(1000 * epoch + each) for each in range(2 * LINES_PER_EPOCH)]
+        storage.after_write = prune if epoch == 39 else lambda: None
+        assert log.add(epoch, files)
+        expected += [each.line() for each in files]
+        assert as_spark_reads(tmp_path) == expected
+        assert log.interval(log.listing()) == (20 if epoch == 59 else 10)
+
+
 def test_a_rewind_in_a_log_whose_interval_has_grown(tmp_path: Path) -> None:
     log = FileSinkLog(LocalStorage(tmp_path / "log"))
     for epoch in range(100):

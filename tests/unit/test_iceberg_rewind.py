@@ -10,6 +10,10 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
+from engine.sinks.lakes import upkeep
+from engine.sinks.lakes.maintenance import maintain
+from engine.sinks.lakes.upkeep import Orders
+from engine.sinks.maintain import table_of
 from engine.sinks.reopen import reopen_sink
 from tests.unit.iceberg_tables import Lake
 from tests.unit.lake_queries import QUERY, rows
@@ -20,11 +24,15 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.at(tmp_path)
 
 
-def rewound(lake: Lake, to: int, generation: int) -> None:
-    """As a rewind does it: the sink is reopened without its query."""
+def rewound(lake: Lake, to: int, generation: int, timeline: int | None = None) -> None:
+    """As a rewind does it: the sink is reopened without its query.
+
+    :param timeline: of the runs before; else whoever finishes it is a start.
+    """
     sink = reopen_sink("iceberg", lake.options)
     sink.checkRewind(to)
-    sink.bind(SinkContext(QUERY, "rewind", generation, generation))
+    own = generation if timeline is None else timeline
+    sink.bind(SinkContext(QUERY, "rewind", generation, own))
     sink.checkRewind(to)
     sink.rewind(to)
     sink.rewind(to)
@@ -83,6 +91,29 @@ def test_snapshots_that_have_expired_are_not_guessed(lake: Lake) -> None:
         rewound(lake, 0, generation=1)
     rewound(lake, 2, generation=1)
     assert lake.ids() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_what_the_table_tells_of_a_query_is_not_forgotten_by_a_start(
+    lake: Lake, is_pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That shuts out earlier runs, for they have left files."""
+    monkeypatch.setattr(upkeep, "RETAIN_MIN_S", 0.0)
+    query = lake.query()
+    for epoch in range(4):
+        query.commit(epoch, rows(epoch))
+    rewound(lake, 2, generation=1, timeline=0)
+    lake.query(generation=2, timeline=1, logged=2).prepare(3, rows(13))
+    lake.query(generation=3, timeline=1, logged=2)
+    orders = Orders(rewindable_s=0.0, retain_s=0.0, pinned={QUERY: 1} if is_pinned else {})
+    maintain(table_of("iceberg", lake.options), orders)
+    if not is_pinned:
+        with pytest.raises(ConfigError, match="does not reach back to epoch 1"):
+            rewound(lake, 1, generation=4)
+        assert lake.ids() == [0, 1, 2]
+        return
+    rewound(lake, 1, generation=4)
+    assert lake.ids() == [0, 1]
 
 
 def test_no_table_no_rewind(lake: Lake) -> None:

@@ -321,7 +321,12 @@ class FileSinkLog:
             and listing[older].endswith(COMPACT)
             and listing[old].endswith(COMPACT)
         ):
-            earlier = {line for each in range(older, old) for line in self.lines(listing, each)}
+            try:
+                earlier = {line for each in range(older, old) for line in self.lines(listing, each)}
+            except SinkError as exc:
+                if isinstance(exc.__cause__, FileNotFoundError):  # pruned by another process
+                    return
+                raise
             own = [line for line in self.lines(listing, old) if line not in earlier]
             name, data = str(old), "\n".join([HEADER, *own]).encode("utf-8")
             self.storage.create(name, data)  # or it was cut short, and is there

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pyiceberg.exceptions import CommitFailedException
@@ -175,9 +176,11 @@ class IcebergLog(TableLog[Table, TableFacts, Rows, DataFile]):
 
     def fence(self, context: SinkContext) -> None:
         def commit(table: Table) -> None:
-            epoch = self._epoch(table, context)
+            # What the table has stays told, though it be of before a rewind.
+            mark = mark_of(table, context.query_id) or Mark(-1, 0, context.timeline)
             note = note_of(context, generation=context.generation)
-            self._add(table, [], note, context, -1 if epoch is None else epoch)
+            fenced = replace(context, timeline=mark.timeline)
+            self._add(table, [], note, fenced, mark.epoch)
 
         self._write(
             context,

@@ -93,6 +93,8 @@ def _committed_behind(
             continue
         if "rewoundTo" in note:
             taken_back = min(taken_back, note["rewoundTo"])
+            if taken_back <= epoch:
+                return  # of what came before nothing later is there
             continue
         committed = epochs_in(note)
         for each, files in committed:
