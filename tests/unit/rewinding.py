@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fsspec.implementations.memory import MemoryFileSystem
@@ -66,6 +66,9 @@ class MortalStorage(FsspecStorage):
 
     def delete(self, name: str) -> None:
         self._death.write(lambda: FsspecStorage.delete(self, name))
+
+    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
+        return [look() for look in looks]  # memory is as fast as threads
 
 
 class World:

@@ -41,21 +41,28 @@ class Tasks:
 
     def epoch(self, batches: Iterable[pa.RecordBatch], next_watermark_ms: int = 0) -> list[Any]:
         """The rows that an epoch returns, and its snapshot is kept."""
+        results = self.results(batches, next_watermark_ms)
+        self._keep(whole=False)
+        return [row for result in results for row in result.to_pylist()]
+
+    def results(
+        self, batches: Iterable[pa.RecordBatch], next_watermark_ms: int
+    ) -> list[pa.RecordBatch]:
+        """What an epoch returns."""
         parts: list[list[pa.RecordBatch]] = [[] for _ in self.stages]
         for batch in batches:
             for task, part in self._partitioner.split(batch):
                 parts[task].append(part)
         self.clock.next_watermark_ms = next_watermark_ms
         self.clock.is_filled = any(parts)
-        rows = []
+        results = []
         for stage, mine in zip(self.stages, parts, strict=True):
             for result in stage(iter(mine)):
                 result.validate(full=True)
                 assert result.num_rows
-                rows += result.to_pylist()
+                results.append(result)
         self.clock.watermark_ms = next_watermark_ms
-        self._keep(whole=False)
-        return rows
+        return results
 
     def _keep(self, *, whole: bool) -> None:
         for stage in self.stages:
