@@ -35,8 +35,7 @@ from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
-from engine.checkpoint.rewind import INTENT
-from engine.checkpoint.rewound import last_rewind
+from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
 from engine.errors import CheckpointError, ConfigError
 from engine.snapshots.names import FOLDER as STATE
 from engine.snapshots.names import SnapshotName
@@ -120,8 +119,8 @@ def copy_checkpoint(
     unneeded = _unneeded_state(source, entries)
     for tree in _TREES:
         _copy_tree(source, writer, tree, to_epoch, unneeded)
-    _check_still_there(source, to_epoch)
     entries = _still_there(source, entries)
+    _check_still_there(source, *entries[0])
     for epoch, offsets, commit in entries:
         writer.write(f"{target.offsets.name}/{epoch}", offsets)
         writer.write(f"{target.commits.name}/{epoch}", commit)
@@ -158,7 +157,7 @@ def _consistent_entries(source: Checkpoint, to_epoch: int | None) -> list[tuple[
             )
         last = source.committed_epoch() if to_epoch is None else to_epoch
         entries = _entries(source, last)
-        if last_rewind(source.storage) != before or source.storage.exists(INTENT):
+        if is_rewound_since(source.storage, before):
             continue
         if entries:
             return entries
@@ -204,10 +203,13 @@ def _still_there(
     return [each for each in entries if each is last or each[0] in kept]
 
 
-def _check_still_there(source: Checkpoint, epoch: int) -> None:
-    """What Spark keeps for a batch is there as long as the batch is in its logs."""
-    if source.storage.exists(f"{source.commits.name}/{epoch}"):
-        return
+def _check_still_there(source: Checkpoint, epoch: int, offsets: bytes, commit: bytes) -> None:
+    """What is kept for an epoch is there as long as the epoch is in the logs; behind a rewind there
+    may be another one of its number."""
+    logged = ((source.offsets, offsets), (source.commits, commit))
+    with suppress(FileNotFoundError):
+        if all(source.storage.read(f"{log.name}/{epoch}") == entry for log, entry in logged):
+            return
     kept = (f"{tree}/{name}" for tree in _TREES for name in source.storage.files_below(tree))
     if not all(map(is_first_offset, kept)):
         raise CheckpointError(

@@ -22,8 +22,9 @@ from typing import Any
 from engine.base.json_text import JSON, dump, load_object
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.noted_state import noted_in
+from engine.checkpoint.rewound import is_rewound_since, last_rewind
 from engine.checkpoint.storage.contract import Storage
-from engine.errors import CheckpointCorruptError, ConfigError
+from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
 
 FOLDER = "pins"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -64,7 +65,8 @@ def add_pin(
 
     :raises ConfigError: the name cannot be used or belongs to another epoch, or the epoch is not
         committed or was removed by retention.
-    :raises CheckpointError: an entry is unreadable, or the storage cannot be written.
+    :raises CheckpointError: an entry is unreadable, the storage cannot be written, or the query is
+        rewound at the same time.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -73,6 +75,7 @@ def add_pin(
             "two.",
         )
     storage = checkpoint.storage
+    rewound = last_rewind(storage)
     offsets, commit = committed_entries(checkpoint, epoch)
     pin = Pin(name, epoch, now_ms, offsets, commit, sink_position)
     if not storage.create(f"{FOLDER}/{name}", pin.serialize()):
@@ -84,10 +87,19 @@ def add_pin(
                 f"{checkpoint.url} {name}",
             )
         return known
+    # A rewind moves the pins when it has moved the entries: was this one too late for it?
+    if is_rewound_since(storage, rewound):
+        storage.delete(f"{FOLDER}/{name}")
+        raise CheckpointError(
+            f"{checkpoint.url} was rewound while epoch {epoch} was pinned, or a rewind is not over "
+            "yet.",
+            hint="Pin the epoch again, if it is still there when the rewind is over.",
+            epoch=epoch,
+        )
     # Retention asks the pins when it has removed the entries: was this one too late for it?
     if noted_in(offsets) and not storage.exists(f"{checkpoint.commits.name}/{epoch}"):
         storage.delete(f"{FOLDER}/{name}")
-        raise _not_available(checkpoint, epoch)
+        raise not_available(checkpoint, epoch)
     return pin
 
 
@@ -162,16 +174,16 @@ def committed_entries(checkpoint: CheckpointFolder, epoch: int) -> tuple[str, st
     entries = []
     for log in (checkpoint.offsets, checkpoint.commits):
         if epoch < 0 or log.get(epoch) is None:
-            raise _not_available(checkpoint, epoch)
+            raise not_available(checkpoint, epoch)
         try:
             entries.append(checkpoint.storage.read(f"{log.name}/{epoch}").decode())
         except FileNotFoundError:
-            raise _not_available(checkpoint, epoch) from None
+            raise not_available(checkpoint, epoch) from None
     offsets, commit = entries
     return offsets, commit
 
 
-def _not_available(checkpoint: CheckpointFolder, epoch: int) -> ConfigError:
+def not_available(checkpoint: CheckpointFolder, epoch: int) -> ConfigError:
     """The error for an epoch that cannot be had; lists those that can."""
     kept = checkpoint.epochs()
     listed = f"{kept[0]} to {kept[-1]}" if kept else "none"

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.logs.metadata_log import entry_id
-from engine.checkpoint.rewind import INTENT
-from engine.checkpoint.rewound import last_rewind
+from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
 from engine.checkpoint.state_retention import removable_state, state_stages
 from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
@@ -195,9 +194,7 @@ def prune(
     removed: dict[str, tuple[int, int | None]] = {}
     for name, told in in_order():
         if not dry_run:
-            if kept_from is not None and (
-                storage.exists(INTENT) or last_rewind(storage) != rewound
-            ):
+            if kept_from is not None and is_rewound_since(storage, rewound):
                 kept_from = None  # the epochs that may go now are other ones
                 committed = _by_id(storage.list("commits"))
                 break

@@ -47,10 +47,16 @@ from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.noted_state import noted_in
-from engine.checkpoint.pins import Pin, committed_entries, move_later_pins
+from engine.checkpoint.pins import (
+    FOLDER,
+    Pin,
+    committed_entries,
+    move_later_pins,
+    not_available,
+)
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
-from engine.checkpoint.rewound import DONE, read_rewound
+from engine.checkpoint.rewound import DONE, INTENT, read_rewound
 from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (
@@ -63,7 +69,6 @@ from engine.history.folding import Mark
 
 logger = logging.getLogger(__name__)
 
-INTENT = "control/rewind"
 ASIDE = "rewound"
 # One step may take this long times the intervals of a lease: a sink may have much to take back.
 _HEARTBEAT_MS = 3_000
@@ -156,6 +161,7 @@ def rewind(
         )
         lease.check()
         checkpoint.storage.replace(INTENT, dump(asdict(intent)).encode())
+        _check_kept(checkpoint, pin, lease)
         finish_rewind(checkpoint, lease, offer)
     except BaseException as exc:
         lease.release(QueryState.FAILED, error=f"The rewind failed: {exc}")
@@ -337,6 +343,21 @@ def _check_state(checkpoint: CheckpointFolder, pin: Pin) -> None:
                 hint="Restore the file from a copy of the checkpoint, or choose another epoch.",
                 epoch=pin.epoch,
             )
+
+
+def _check_kept(checkpoint: CheckpointFolder, pin: Pin, lease: Lease) -> None:
+    """Retention heeds the intent, and removes entries before their state: was the intent too late?
+
+    :raises ConfigError: it was, and is gone again.
+    """
+    if not noted_in(pin.offsets):
+        return
+    exists = checkpoint.storage.exists
+    is_pinned = bool(pin.name) and exists(f"{FOLDER}/{pin.name}")
+    if not is_pinned and not exists(f"{checkpoint.commits.name}/{pin.epoch}"):
+        lease.check()
+        checkpoint.storage.delete(INTENT)
+        raise not_available(checkpoint, pin.epoch)
 
 
 def _check_commit(checkpoint: CheckpointFolder, epoch: int, rewound_by: int) -> None:

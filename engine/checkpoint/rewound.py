@@ -15,6 +15,7 @@ from engine.base.json_text import load_object
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError
 
+INTENT = "control/rewind"
 DONE = "control/rewound"
 
 
@@ -69,6 +70,11 @@ def last_rewind(storage: Storage) -> bytes | None:
         return storage.read(DONE)
     except FileNotFoundError:
         return None
+
+
+def is_rewound_since(storage: Storage, known: bytes | None) -> bool:
+    """Whether the query is being rewound, or was since :func:`last_rewind` told this."""
+    return storage.exists(INTENT) or last_rewind(storage) != known
 
 
 def without_late(ids: Sequence[int], storage: Storage) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
+from engine.checkpoint.noted_state import STATE, to_note
 from engine.checkpoint.retention import prune
+from engine.checkpoint.rewound import DONE
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.coordinator.restart_table import decide
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
+from engine.snapshots.handles import SnapshotHandle
+from engine.snapshots.names import SnapshotName
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 
@@ -28,6 +33,20 @@ def commit(checkpoint: Checkpoint, *epochs: int) -> None:
     for epoch in epochs:
         checkpoint.prepared.add(epoch, PreparedEntry(0, "run", (None,)))
         checkpoint.offsets.add(epoch, OffsetEntry((epoch,)))
+        checkpoint.commits.add(epoch, CommitEntry())
+
+
+def state_file(epoch: int, digits: str) -> str:
+    return str(SnapshotName(1, epoch, 0, 0, 1, 8 * digits))
+
+
+def commit_with_state(checkpoint: Checkpoint, *epochs: int, digits: str) -> None:
+    """Each has all of it in a file of its own."""
+    for epoch in epochs:
+        file = state_file(epoch, digits)
+        checkpoint.storage.create(file, b"state")
+        handle = SnapshotHandle(1, 0, 1, file, 8 * digits, epoch)
+        checkpoint.offsets.add(epoch, OffsetEntry((epoch,), {STATE: to_note([handle])}))
         checkpoint.commits.add(epoch, CommitEntry())
 
 
@@ -211,6 +230,29 @@ def test_a_rewind_while_it_is_read(tmp_path: Path, to_epoch: int | None) -> None
     assert report.to_epoch == (to_epoch or 4)
     ends = [0, 1, 2, 103, 104][: report.to_epoch + 1]
     assert [target.committed_offsets(epoch) for epoch in target.epochs()] == [(e,) for e in ends]
+
+
+def test_a_rewind_while_the_state_is_copied(tmp_path: Path) -> None:
+    """Behind it there is another epoch of that number, and retention has removed what the first
+    one needs."""
+
+    class Rewound(LocalStorage):
+        def files_below(self, folder: str) -> Sequence[str]:
+            if folder == "sources" and not (self.root / DONE).exists():
+                again = Checkpoint(str(self.root))
+                again.rewind(2, accept_repeats=True)
+                commit_with_state(again, 3, 4, 5, digits="b")
+                again.storage.delete(state_file(5, "a"))
+            return super().files_below(folder)
+
+    source = Checkpoint(Rewound(tmp_path / "source"))
+    source.create_or_read_query_id("query")
+    commit_with_state(source, *range(6), digits="a")
+    target = Checkpoint(str(tmp_path / "target"))
+    with pytest.raises(CheckpointError, match="dropped epoch 5 while it was copied"):
+        copy_checkpoint(source, target)
+    with pytest.raises(CheckpointError):
+        target.create_or_read_query_id("new")
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))

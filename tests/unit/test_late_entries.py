@@ -15,8 +15,8 @@ from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.logs.offset_log import OffsetEntry, carried_on
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rewind import INTENT, finish_rewind
-from engine.checkpoint.rewound import Rewound
+from engine.checkpoint.rewind import finish_rewind
+from engine.checkpoint.rewound import INTENT, Rewound
 from engine.coordinator.epoch_runner import EpochRunner, QueryEnds
 from engine.coordinator.late_entries import late_entries
 from engine.coordinator.restart_table import COMMITS, OFFSETS, PREPARED, RestartPlan

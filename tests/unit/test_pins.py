@@ -13,6 +13,7 @@ from engine.checkpoint.retention import prune
 from engine.checkpoint.storage.contract import FileInfo
 from engine.errors import (
     CheckpointCorruptError,
+    CheckpointError,
     ConfigError,
 )
 from tests.unit.rewinding import LAST, World, crashes, data_file, names
@@ -174,3 +175,22 @@ def test_a_pin_that_is_removed_while_others_look_is_none(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(storage, "list", list_and_remove)
     assert [pin.name for pin in world.checkpoint.pins()] == ["stays"]
+
+
+def test_a_pin_of_entries_that_are_rewound_meanwhile_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would be there when another epoch 7 is, and count once retention has removed it."""
+    world = World()
+    storage = world.checkpoint.storage
+    create = storage.create
+
+    def create_late(name: str, data: bytes) -> bool:
+        monkeypatch.setattr(storage, "create", create)
+        world.checkpoint.rewind(5, sink=world.sink)
+        return create(name, data)
+
+    monkeypatch.setattr(storage, "create", create_late)
+    with pytest.raises(CheckpointError, match="was rewound while epoch 7 was pinned"):
+        world.checkpoint.pin("late", 7, sink=world.sink)
+    assert world.checkpoint.pins() == []

@@ -17,7 +17,8 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
-from engine.checkpoint.rewind import INTENT, finish_rewind, sink_context
+from engine.checkpoint.rewind import finish_rewind, sink_context
+from engine.checkpoint.rewound import INTENT
 from engine.checkpoint.sink_context import Inherited
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import (

@@ -16,6 +16,7 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.noted_state import noted_in, noted_state, to_note
 from engine.checkpoint.pins import add_pin
 from engine.checkpoint.retention import prune
+from engine.checkpoint.rewound import INTENT
 from engine.checkpoint.state_retention import StatePurge
 from engine.errors import CheckpointCorruptError, ConfigError
 from engine.snapshots.handles import SnapshotHandle
@@ -324,3 +325,28 @@ def test_a_rewind_finds_the_state_of_its_epoch(query: Query) -> None:
     with pytest.raises(ConfigError, match=r"state behind epoch 10 is not there: .* is missing"):
         checkpoint.rewind(10, accept_repeats=True)
     assert checkpoint.committed_epoch() == 20
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_rewind_to_an_epoch_that_is_removed_meanwhile_is_refused(
+    query: Query, monkeypatch: pytest.MonkeyPatch, pinned: bool
+) -> None:
+    """Retention heeds a rewind once that has begun, and has removed the state before."""
+    checkpoint, storage = query.checkpoint, query.checkpoint.storage
+    replace = storage.replace
+    if pinned:
+        checkpoint.pin("gold", 3)
+        prune(checkpoint, keep_epochs=2)
+
+    def removed_before(name: str, data: bytes, *, durable: bool = True) -> None:
+        if name == INTENT:
+            if pinned:
+                checkpoint.unpin("gold")
+            prune(checkpoint, keep_epochs=2)
+        replace(name, data, durable=durable)
+
+    monkeypatch.setattr(storage, "replace", removed_before)
+    with pytest.raises(ConfigError, match="Epoch 3 is not among the committed epochs"):
+        checkpoint.rewind(to_epoch=3, to_pin="gold" if pinned else None, accept_repeats=True)
+    assert checkpoint.epochs() == [38, 39]
+    assert not storage.exists(INTENT)

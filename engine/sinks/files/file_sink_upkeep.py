@@ -28,7 +28,8 @@ from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.logs.compaction import COMPACT, compaction_before
-from engine.checkpoint.rewind import ASIDE, INTENT
+from engine.checkpoint.rewind import ASIDE
+from engine.checkpoint.rewound import INTENT
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError, SinkUnavailableError
 from engine.sinks.builtin_sinks import sink_kind
