@@ -74,7 +74,7 @@ class EpochEventTrigger(CheckpointEventTrigger):
 
 class _MoreToTell(EpochCommittedTrigger):
     """Ends, too, when epochs that were told are not committed any more: what takes their place has
-    lower numbers. It never leaves its process.
+    lower numbers, or by the time of a look the same ones. It never leaves its process.
 
     :param told: how far.
     """
@@ -84,6 +84,7 @@ class _MoreToTell(EpochCommittedTrigger):
     ) -> None:
         super().__init__(checkpoint_location, epoch, **waiting)
         self._told = told
+        self._run_id: str | None = ""  # of the last look; there was none yet
 
     def look(self) -> Event | None:
         """Look once."""
@@ -92,6 +93,9 @@ class _MoreToTell(EpochCommittedTrigger):
             return event
         summary = self.summary()
         committed = self.hook.committed_epoch() if summary is None else summary.epoch
-        if committed < self._told.epoch and EpochHistory(self.hook).goes_on_elsewhere(self._told):
-            return {"outcome": "committed"}
-        return None
+        run_id = None if summary is None else self.status().run_id
+        is_same, self._run_id = run_id == self._run_id, run_id  # no run outlives a rewind
+        if is_same and committed >= self._told.epoch:
+            return None
+        elsewhere = EpochHistory(self.hook).goes_on_elsewhere(self._told)
+        return {"outcome": "committed"} if elsewhere else None

@@ -32,8 +32,8 @@ class StartedEpochTrigger(KillableTrigger, EpochCommittedTrigger):
 
 
 class QueryRescaledTrigger(CheckpointTrigger):
-    """Ends with ``rescaled`` once a run goes on with its new tasks, or with ``ended`` if it
-    is over.
+    """Ends with ``rescaled`` once a run, or one that follows it, goes on with its new tasks, or
+    with ``ended`` if it is over.
 
     :param run_id: the run.
     :param generation: of the run when it was asked: with other tasks it has a later one.
@@ -56,10 +56,11 @@ class QueryRescaledTrigger(CheckpointTrigger):
     def look(self) -> Event | None:
         """Look once."""
         status = self.status()
-        if status.run_id != self.run_id or self.run_is_over(status):
+        if self.run_is_over(status):
             return status_event("ended", status)
-        is_other = status.generation is not None and status.generation > self.generation
-        if is_other and status.state is QueryState.RUNNING:
+        is_later = status.generation is not None and status.generation > self.generation
+        # Another run has begun with them: the number is noted for each start.
+        if (is_later or status.run_id != self.run_id) and status.state is QueryState.RUNNING:
             return status_event("rescaled", status)
         return None
 

@@ -24,6 +24,7 @@ from airflow_provider_continuous.triggers.history import EpochHistory
 from airflow_provider_continuous.triggers.telling import CheckpointEventTrigger
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import ASIDE
+from engine.checkpoint.summary import Summary
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.test_changed_credentials import Vault, commit
@@ -306,6 +307,30 @@ def test_what_goes_on_elsewhere_is_told_of_while_it_waits(
         await triggerer.dies()
 
     run(scenario)
+
+
+def test_a_rewind_is_told_of_though_as_many_epochs_have_committed_by_the_next_look(
+    live: LiveCheckpoint,
+) -> None:
+    def runs(run_id: str, *epochs: int) -> None:
+        live.hold(run_id)
+        live.commit(*epochs)
+        assert live.lease is not None
+        live.lease.heartbeat(summary=Summary(epoch=epochs[-1]))
+
+    runs("run-1", *range(6))
+    trigger = watch(live, from_epoch=0)
+    told = trigger.read(None)
+    assert told.until.observe() is None
+    live.end(QueryState.STOPPED)
+    live.checkpoint.rewind(2, accept_repeats=True)
+    runs("run-2", 3, 4, 5)
+
+    assert told.until.observe() is not None
+
+    again = trigger.read(told.cursor.to_dict())
+    assert numbers(list(again.events)) == [(3, 3), (4, 4), (5, 5)]
+    assert again.until.observe() is None
 
 
 def test_a_checkpoint_that_is_away_is_not_begun_again(live: LiveCheckpoint) -> None:

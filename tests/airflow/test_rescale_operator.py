@@ -90,6 +90,21 @@ def test_a_query_that_ends_first(live: LiveCheckpoint, context: Any) -> None:
         task.execute_complete(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
 
 
+def test_a_run_that_has_taken_over_has_begun_with_it(live: LiveCheckpoint, context: Any) -> None:
+    live.hold("run-1")
+    commit_state(live)
+    task = rescaling(live)
+    with pytest.raises(TaskDeferred) as caught:
+        task.execute(context)
+    trigger: Any = caught.value.trigger
+    live.end(QueryState.FAILED, "boom")
+    live.hold("run-2", QueryState.STARTING)
+    assert trigger.observe() is None
+    live.hold("run-2")
+
+    assert task.execute_complete(context, trigger.observe())["run_id"] == "run-2"
+
+
 @pytest.mark.parametrize(
     ("groups", "reducers", "why"),
     [

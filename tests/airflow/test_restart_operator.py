@@ -199,6 +199,26 @@ def test_a_retry_replaces_no_other_run(
     assert len(submitted) == 1
 
 
+def test_a_query_that_others_started_before_it_was_rewound(
+    restart: Restart, submitted: list[SubmittedQuery], spec: dict[str, Any], context: Any
+) -> None:
+    """By a task that stays with it, for example, as it has failed while it drained."""
+    live = LiveCheckpoint(spec["checkpoint_location"])
+    live.hold("run-1")
+    live.commit(0, 1, 2)
+    with pytest.raises(TaskDeferred) as caught:
+        restart(from_epoch=1, deferrable=True).execute(context)
+    live.end(QueryState.FAILED, "disk full")
+    event = caught.value.trigger.wait()  # type: ignore[attr-defined]
+    live.hold("run-2")
+
+    with pytest.raises(AirflowFailException, match=r"Run run-2, .* was not rewound to epoch 1"):
+        restart(from_epoch=1, deferrable=True).woken(context, event)
+
+    assert live.checkpoint.requests.pending("run-2") is None
+    assert submitted == []
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="end is 'kill'"):
         RestartContinuousQueryOperator(task_id="restart", spec={}, end="kill")  # type: ignore[arg-type]

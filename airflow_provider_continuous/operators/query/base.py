@@ -75,6 +75,7 @@ class QueryStartingOperator(DescribedQueryOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._watched: EndsWithTask | None = None
+        self._was_killed = False
         self._resumed: SubmittedQuery | None = None
         self._is_last = False
 
@@ -82,10 +83,11 @@ class QueryStartingOperator(DescribedQueryOperator):
         """End the query as ``on_kill_action`` says, if somebody has ended this task indeed, or its
         last attempt has come to its ``execution_timeout``: Airflow asks before it says so."""
         is_over = self._is_last and isinstance(sys.exc_info()[1], AirflowTaskTimeout)
+        self._was_killed = True
         if self._watched is not None:
             self._watched.end_within(ON_KILL_S, is_over=is_over)
         elif self.on_kill_action != "detach":
-            self.log.info("Killed before this task has started anything: no query is asked to end")
+            self.log.info("Killed before this task has started anything: what it starts yet ends")
 
     # -- for the operators ------------------------------------------------------------------------
 
@@ -135,13 +137,15 @@ class QueryStartingOperator(DescribedQueryOperator):
     def _watch(self, location: str, run_id: str, context: Context) -> None:
         """Make a run the one that ``on_kill`` asks to end."""
         self._is_last = is_last_attempt(context)
-        self._watched = QueryOfTask(
-            self.on_kill_action,
-            self._opened(location),
-            run_id,
-            TaskIdentity.of(context["ti"]),
-            self.log,
-        )
+        hook, task = self._opened(location), TaskIdentity.of(context["ti"])
+        self._end_with(QueryOfTask(self.on_kill_action, hook, run_id, task, self.log))
+
+    def _end_with(self, watched: EndsWithTask) -> None:
+        """Make it what ``on_kill`` asks to end. It may have been called: the process of a killed
+        task goes on for some seconds, and nobody would know what it has started in these."""
+        self._watched = watched
+        if self._was_killed:
+            self.on_kill()
 
     def _opened(self, location: str) -> CheckpointHook:
         """Return a checkpoint for ``on_kill``: in a signal handler no connection is looked up."""
@@ -374,9 +378,8 @@ class QueryStartingOperator(DescribedQueryOperator):
     ) -> CheckpointStatus:
         """Wait until a submission holds the checkpoint: here for a while, then in the triggerer."""
         checkpoint = self._opened(submitted.checkpoint_location)
-        self._watched = StartOfTask(
-            self.on_kill_action, checkpoint, submitted, TaskIdentity.of(context["ti"]), self.log
-        )
+        task = TaskIdentity.of(context["ti"])
+        self._end_with(StartOfTask(self.on_kill_action, checkpoint, submitted, task, self.log))
         try:
             status = None
             while status is None:

@@ -208,11 +208,13 @@ class RunContinuousQueryOperator(QueryStartingOperator):
         if event["outcome"] == "alone":
             self.log.warning("No standby of run %s waits", event["run_id"])
             return str(event["run_id"])
-        if event["outcome"] == "replaced":
-            self.log.info("Adopted run %s, which has taken over", event["run_id"])
-            with final_errors():
+        with final_errors():
+            # A worker may come long after the event: somebody may run it again by now.
+            found = event if event["outcome"] == "replaced" else self._run_by_now(location)
+            if found is not None:
+                self.log.info("Adopted run %s, which has taken over", found["run_id"])
                 self._compare_with_last(location, "adopt")
-            return str(event["run_id"])
+                return str(found["run_id"])
         why = event["error"] or "its process is gone"
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
@@ -233,6 +235,10 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                     self._leave(context, location)
                     raise
             return self._start(context)[0]
+
+    def _run_by_now(self, location: str) -> Event | None:
+        running = self._query_hook().find(location)
+        return None if running is None else status_event("replaced", running)
 
     def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
         """Compare what this task wants with a run that others may have started meanwhile: they

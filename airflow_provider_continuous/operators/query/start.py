@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from airflow_provider_continuous.compat import AirflowFailException
 from airflow_provider_continuous.connections.sinks import sink_to_rewind
 from airflow_provider_continuous.errors import (
     QueryEndedError,
@@ -144,6 +145,7 @@ class StartContinuousQueryOperator(QueryStartingOperator):
                 self._rewind_epoch()  # which may be none: looked at while the query still runs
                 self._check_successor(hook, document, hook.status(location))
             run = self._bring_up(document, hook, context, deadline, self.on_running)
+            self._check_rewound(context, location, run)
             trigger = self._started(context, location, run, deadline, epoch)
         return self.execute_complete(context, self._wait(context, trigger))
 
@@ -196,6 +198,17 @@ class StartContinuousQueryOperator(QueryStartingOperator):
         )
         memory.remember("rewound", report.to_dict())
         self.log.info("Rewound from epoch %d to %d", report.from_epoch, report.to_epoch)
+
+    def _check_rewound(self, context: Context, location: str, run: CheckpointStatus) -> None:
+        """:raises AirflowFailException: others have started the query before it was rewound."""
+        to_epoch = self._rewind_epoch()
+        if to_epoch is None or TaskMemory(context).recall("rewound"):
+            return
+        self._leave(context, location)
+        raise AirflowFailException(
+            f"Run {run.run_id}, which somebody else has started meanwhile, holds {location}: it "
+            f"was not rewound to epoch {to_epoch}. Clear this task to restart that run."
+        )
 
     def _rewind_epoch(self) -> int | None:
         # A template that has found nothing may be None by now: that is no start from where it was.
