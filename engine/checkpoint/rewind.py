@@ -47,13 +47,8 @@ from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.metadata_log import MetadataLog
 from engine.checkpoint.noted_state import noted_in
-from engine.checkpoint.pins import (
-    FOLDER,
-    Pin,
-    committed_entries,
-    move_later_pins,
-    not_available,
-)
+from engine.checkpoint.pins import FOLDER as PINS
+from engine.checkpoint.pins import Pin, committed_entries, move_later_pins, not_available
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, INTENT, read_rewound
@@ -353,7 +348,7 @@ def _check_kept(checkpoint: CheckpointFolder, pin: Pin, lease: Lease) -> None:
     if not noted_in(pin.offsets):
         return
     exists = checkpoint.storage.exists
-    is_pinned = bool(pin.name) and exists(f"{FOLDER}/{pin.name}")
+    is_pinned = bool(pin.name) and exists(f"{PINS}/{pin.name}")
     if not is_pinned and not exists(f"{checkpoint.commits.name}/{pin.epoch}"):
         lease.check()
         checkpoint.storage.delete(INTENT)

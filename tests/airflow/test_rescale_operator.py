@@ -35,16 +35,22 @@ def commit_state(live: LiveCheckpoint, groups: int | None = 16) -> None:
     assert live.checkpoint.commits.add(0, CommitEntry())
 
 
-def test_it_asks_and_waits_for_the_new_tasks(live: LiveCheckpoint, context: Any) -> None:
+def waiting(live: LiveCheckpoint, context: Any, reducers: Any = 4) -> tuple[Any, Any]:
+    """A task that has asked a query with state, and the trigger that waits for it."""
     live.hold("run-1")
     commit_state(live)
-    task = rescaling(live, "4")
+    task = rescaling(live, reducers)
     with pytest.raises(TaskDeferred) as caught:
         task.execute(context)
+    return task, caught.value.trigger  # type: ignore[attr-defined]
+
+
+def test_it_asks_and_waits_for_the_new_tasks(live: LiveCheckpoint, context: Any) -> None:
+    task, found = waiting(live, context, "4")
     assert live.checkpoint.requests.pending("run-1") == "rescale"
     assert wanted_reducers(live.checkpoint.storage) == 4
 
-    class_path, arguments = caught.value.trigger.serialize()  # type: ignore[attr-defined]
+    class_path, arguments = found.serialize()
     assert class_path.endswith("triggers.query.QueryRescaledTrigger")
     trigger = QueryRescaledTrigger(**json.loads(json.dumps(arguments)))
     assert trigger.observe() is None
@@ -80,23 +86,14 @@ def test_a_query_that_does_not_run_begins_with_it(live: LiveCheckpoint, context:
 
 
 def test_a_query_that_ends_first(live: LiveCheckpoint, context: Any) -> None:
-    live.hold("run-1")
-    commit_state(live)
-    task = rescaling(live)
-    with pytest.raises(TaskDeferred) as caught:
-        task.execute(context)
+    task, trigger = waiting(live, context)
     live.end(QueryState.FAILED, "boom")
     with pytest.raises(QueryEndedError, match="FAILED at epoch 0: boom"):
-        task.execute_complete(context, caught.value.trigger.wait())  # type: ignore[attr-defined]
+        task.execute_complete(context, trigger.wait())
 
 
 def test_a_run_that_has_taken_over_has_begun_with_it(live: LiveCheckpoint, context: Any) -> None:
-    live.hold("run-1")
-    commit_state(live)
-    task = rescaling(live)
-    with pytest.raises(TaskDeferred) as caught:
-        task.execute(context)
-    trigger: Any = caught.value.trigger
+    task, trigger = waiting(live, context)
     live.end(QueryState.FAILED, "boom")
     live.hold("run-2", QueryState.STARTING)
     assert trigger.observe() is None

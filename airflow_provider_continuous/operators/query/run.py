@@ -209,12 +209,13 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             self.log.warning("No standby of run %s waits", event["run_id"])
             return str(event["run_id"])
         with final_errors():
-            # A worker may come long after the event: somebody may run it again by now.
-            found = event if event["outcome"] == "replaced" else self._run_by_now(location)
-            if found is not None:
-                self.log.info("Adopted run %s, which has taken over", found["run_id"])
+            is_there = event["outcome"] == "replaced"
+            # Else, too: a worker may come long after the event.
+            run_id = event["run_id"] if is_there else self._running(location)
+            if run_id is not None:
+                self.log.info("Adopted run %s, which has taken over", run_id)
                 self._compare_with_last(location, "adopt")
-                return str(found["run_id"])
+                return str(run_id)
         why = event["error"] or "its process is gone"
         died = f"The query of {location} is {event['state']} at epoch {event['epoch']}"
         restarts = self._restarts(context)
@@ -236,9 +237,9 @@ class RunContinuousQueryOperator(QueryStartingOperator):
                     raise
             return self._start(context)[0]
 
-    def _run_by_now(self, location: str) -> Event | None:
+    def _running(self, location: str) -> str | None:
         running = self._query_hook().find(location)
-        return None if running is None else status_event("replaced", running)
+        return None if running is None else running.run_id
 
     def _compare_with_last(self, location: str, on_changed: OnChanged) -> None:
         """Compare what this task wants with a run that others may have started meanwhile: they
