@@ -133,9 +133,9 @@ class RateReader(DataSourceContinuousReader):
 
     def latestOffset(self, start: Offset) -> Offset:
         """Where the rows end that are due by now (for micro-batches)."""
-        return self.mergeOffsets(
-            [RatePartitionReader(self.pace, each).skip_due() for each in self.partitions(start)]
-        )
+        now_us = time.time_ns() // 1_000  # of all partitions: rows are due in turn
+        parts = [RatePartitionReader(self.pace, each) for each in self.partitions(start)]
+        return self.mergeOffsets([each.skip_due(now_us) for each in parts])
 
 
 def _position(value: int, run_time_ms: int) -> dict[str, int]:
@@ -258,9 +258,9 @@ class RatePartitionReader(PartitionReader):
     def caught_up(self) -> bool:
         return not self._is_behind
 
-    def skip_due(self) -> Offset:
-        """The offset behind all rows that are due by now."""
-        due = self._pace.rows_due(time.time_ns() // 1_000 - self._created_us)
+    def skip_due(self, now_us: int) -> Offset:
+        """The offset behind all rows that are due by then."""
+        due = self._pace.rows_due(now_us - self._created_us)
         self._read = max(self._read, due)
         return self.offset
 

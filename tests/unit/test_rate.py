@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import threading
@@ -236,6 +237,15 @@ def test_micro_batches_read_exactly_what_is_between_two_offsets() -> None:
     assert sorted(values) == list(range(len(values)))
     assert len(values) >= 100
     assert max(each["value"] for each in end.values()) == len(values) - 1
+
+
+def test_the_end_of_a_micro_batch_is_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = reader(rowsPerSecond="1000", numPartitions="2")
+    start = stream.initialOffset()
+    seconds = itertools.count(time.time_ns() // 1_000_000_000 + 60)
+    monkeypatch.setattr(time, "time_ns", lambda: next(seconds) * 1_000_000_000)
+    ends = [part["value"] for part in stream.latestOffset(start).values()]
+    assert abs(ends[0] - ends[1]) == 1
 
 
 def test_it_has_caught_up_unless_more_is_due_than_a_batch_has() -> None:
