@@ -17,7 +17,7 @@ from bench.profiling import profile
 from bench.publishing import origin
 from bench.publishing.measurements import Row, load
 from bench.publishing.publish import DATA, publish, write
-from bench.running import rows
+from bench.running import FailedError, rows
 from bench.size import SHORT, SIZES, WHOLE
 
 
@@ -59,6 +59,9 @@ def main() -> int:
             return profile(case, engine, given.size or SHORT, keep=given.keep)
     except ValueError as error:
         parser.error(str(error))
+    except FailedError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
     if given.list:
         return _list(cases)
     if given.check:

@@ -51,6 +51,7 @@ class Case:
     :param more_is_better: of all its figures, or of these.
     :param by_yardstick: it is a matter of this machine's cores alone, so that figures can be
         compared with those of another time by what a fixed piece of work took beside them.
+    :param with_kafka: its runs share a broker.
     """
 
     engines: tuple[str, ...]
@@ -58,6 +59,7 @@ class Case:
     compares: bool = False
     more_is_better: bool | tuple[str, ...] = False
     by_yardstick: bool = False
+    with_kafka: bool = False
 
     def is_better_with_more(self, figure: str) -> bool:
         """Whether more of it is better."""
@@ -212,20 +214,23 @@ CASES: Mapping[str, Case] = {
     # Kafka and tables
     "kafka_latency": Case(
         kafka_latency.ENGINES,
-        "Kafka → filter, upper → Kafka, 1,000 records/s, the broker on the same cores, from when a "
-        "record was due to a consumer of the results, ms",
+        "Kafka → filter, upper → Kafka, 1,000 records/s, a warm broker on the same cores, from "
+        "when a record was due to a consumer of the results, ms",
         compares=True,
+        with_kafka=True,
     ),
     "kafka_functions": Case(
         kafka_functions.ENGINES,
         "the query of Kafka latency with a Python function, ms",
         compares=True,
+        with_kafka=True,
     ),
     "kafka_throughput": Case(
         kafka_throughput.ENGINES,
         "Kafka → filter, upper → Kafka, 3,000,000 records of 90 bytes that are there: rows/s",
         compares=True,
         more_is_better=True,
+        with_kafka=True,
     ),
     "kafka_parquet": Case(
         kafka_parquet.ENGINES,
@@ -233,12 +238,14 @@ CASES: Mapping[str, Case] = {
         "is committed: rows/s",
         compares=True,
         more_is_better=True,
+        with_kafka=True,
     ),
     "kafka_delta": Case(
         kafka_delta.ENGINES,
         "the same records to a Delta table: rows/s",
         compares=True,
         more_is_better=True,
+        with_kafka=True,
     ),
     "kafka_postgres": Case(
         kafka_postgres.ENGINES,
@@ -246,6 +253,7 @@ CASES: Mapping[str, Case] = {
         "once, Spark's by JDBC from foreachBatch: rows/s",
         compares=True,
         more_is_better=True,
+        with_kafka=True,
     ),
     # Airflow's side
     "sensors": Case(
@@ -267,6 +275,7 @@ CASES: Mapping[str, Case] = {
         "processes or threads, at least once, with settings for low latency (`bench/peers/flows`)",
         compares=True,
         more_is_better=True,
+        with_kafka=True,
     ),
     "peer_latency": Case(
         peer_latency.ENGINES,
@@ -274,6 +283,7 @@ CASES: Mapping[str, Case] = {
         "to a consumer that sees it counted, ms. Bytewax, Flink and Quix write a count for each "
         "record, the others what has changed in a batch; Bytewax, Flink and Pathway never drop one",
         compares=True,
+        with_kafka=True,
     ),
 }
 PARTS: Mapping[str, Part] = {

@@ -1,8 +1,7 @@
-"""What the benchmarks with Kafka share: one broker on this machine, and the same query for all."""
+"""What the benchmarks with Kafka share: the same query for all."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
 
+from bench.broker import PARTITIONS, SINK, SOURCE, broker
 from engine import register, write_stream
 from engine.spark.session import build_session
 from tests.servers.jars import jars
-from tests.servers.kafka import Kafka, running_kafka
+from tests.servers.kafka import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
 ENGINE, EXACTLY_ONCE = "engine", "engine, exactly once"
 CONTINUOUS, REAL_TIME = "spark continuous", "spark real-time"
 MICRO_BATCH = "spark micro-batch"
-PARTITIONS = 2
 CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.0",
 )
-SOURCE, SINK = "source", "sink"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One engine with a broker and a session of its own, and two empty topics."""
+    """One engine with a session of its own, and two empty topics."""
 
     engine: str
-    kafka: Kafka
+    kafka: Cluster
     spark: SparkSession
     folder: Path
 
@@ -88,7 +86,7 @@ class Setting:
         fill(self.kafka, records, lambda number: (None, b"%019d " % number + record))
 
 
-def fill(kafka: Kafka, records: int, record: Callable[[int], tuple[bytes | None, bytes]]) -> None:
+def fill(kafka: Cluster, records: int, record: Callable[[int], tuple[bytes | None, bytes]]) -> None:
     """Put so many into the source, in turn into each partition.
 
     :param record: key and value, by the number.
@@ -108,16 +106,6 @@ def fill(kafka: Kafka, records: int, record: Callable[[int], tuple[bytes | None,
             while len(producer) > 500_000:
                 producer.poll(0.05)
     producer.flush()
-
-
-@contextmanager
-def broker() -> Iterator[tuple[Kafka, Path]]:
-    """One with two empty topics, and a folder for whoever uses it. Both go with the block."""
-    with tempfile.TemporaryDirectory() as name, running_kafka(Path(name) / "kafka") as kafka:
-        kafka.create_topic(SOURCE, PARTITIONS)
-        # What tells when a result was written is one clock, the broker's, whoever writes.
-        kafka.create_topic(SINK, PARTITIONS, message_timestamp_type="LogAppendTime")
-        yield kafka, Path(name)
 
 
 @contextmanager

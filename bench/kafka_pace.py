@@ -13,7 +13,7 @@ from typing import Any
 
 import confluent_kafka
 
-from bench.kafka import PARTITIONS, SINK, SOURCE
+from bench.broker import PARTITIONS, SINK, SOURCE
 from bench.size import sized
 
 PER_SECOND = 1_000

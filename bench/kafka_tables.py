@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.kafka import PARTITIONS, SOURCE, Setting, in_sql, setting
+from bench.broker import PARTITIONS, SOURCE
+from bench.kafka import Setting, in_sql, setting
 from bench.size import sized
 from engine.checkpoint.checkpoint import Checkpoint
 

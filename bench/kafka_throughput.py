@@ -10,14 +10,13 @@ from typing import Any
 
 import confluent_kafka
 
+from bench.broker import PARTITIONS, SINK
 from bench.kafka import (
     CONTINUOUS,
     ENGINE,
     EXACTLY_ONCE,
     MICRO_BATCH,
-    PARTITIONS,
     REAL_TIME,
-    SINK,
     Setting,
     in_sql,
     setting,

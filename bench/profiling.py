@@ -5,7 +5,6 @@ Samples are of threads that do something. What native code takes is of the line 
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -18,8 +17,7 @@ from bench.cases import CASES, module_of
 from bench.publishing import origin
 from bench.publishing.measurements import Profile
 from bench.publishing.publish import publish_profile
-from bench.running import TIMEOUT_S
-from bench.size import VARIABLE
+from bench.running import TIMEOUT_S, surroundings
 
 RATE = 200
 """Samples per second."""
@@ -38,6 +36,7 @@ def profile(case: str, engine: str, size: str, *, keep: bool) -> int:
 
     :param engine: empty for the first one of the case.
     :param keep: add it to the page.
+    :raises FailedError: a server that it needs does not start.
     :raises ValueError: there is no such case, or no such engine.
     """
     if case not in CASES:
@@ -45,7 +44,7 @@ def profile(case: str, engine: str, size: str, *, keep: bool) -> int:
     engine = engine or CASES[case].engines[0]
     if engine not in CASES[case].engines:
         raise ValueError(f"{engine} is no engine of {case}: {'; '.join(CASES[case].engines)}")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, surroundings(case, size) as environment:
         stacks = Path(folder, "stacks")
         done = subprocess.run(
             [
@@ -53,7 +52,7 @@ def profile(case: str, engine: str, size: str, *, keep: bool) -> int:
                 "--rate", str(RATE), "--output", stacks, "--",
                 sys.executable, "-m", "bench.one", module_of(case), engine,
             ],
-            env=os.environ | {VARIABLE: size},
+            env=environment,
             cwd=origin.ROOT,
             capture_output=True,
             text=True,

@@ -8,15 +8,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from bench.broker import VARIABLE as KAFKA
+from bench.broker import warm_broker
 from bench.cases import CASES, Case, module_of
 from bench.measure import spread
 from bench.publishing.measurements import Row
 from bench.publishing.ratios import ratio
-from bench.size import VARIABLE, WHOLE
+from bench.size import VARIABLE as SIZE
+from bench.size import WHOLE
 
 TIMEOUT_S = 900
 ASIDE = ("rows", "yardstick", "version", "missing")
@@ -31,15 +35,32 @@ class FailedError(Exception):
     """A benchmark has ended with an error; says which, and with what."""
 
 
-def run(case: str, engine: str, size: str = WHOLE) -> Told:
+@contextmanager
+def surroundings(case: str, size: str) -> Iterator[Mapping[str, str]]:
+    """What the runs of a case share, until the end of the block: their environment.
+
+    :raises FailedError: a server that they need does not start.
+    """
+    environment = os.environ | {SIZE: size}
+    with ExitStack() as stack:
+        if CASES[case].with_kafka:
+            try:
+                environment[KAFKA] = stack.enter_context(warm_broker(size))
+            except Exception as error:
+                raise FailedError(f"{case}: its broker does not start: {error!r}") from error
+        yield environment
+
+
+def run(case: str, engine: str, environment: Mapping[str, str]) -> Told:
     """Measure in a process of its own.
 
+    :param environment: of :func:`surroundings`.
     :raises FailedError: it fails, or takes too long.
     """
     try:
         done = subprocess.run(
             [sys.executable, "-m", "bench.one", module_of(case), engine],
-            env=os.environ | {VARIABLE: size},
+            env=environment,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -70,15 +91,24 @@ def rows(
     runs: dict[str, list[Told]] = {engine: [] for engine in CASES[name].engines}
     took_s = dict.fromkeys(runs, 0.0)
     given_up: set[str] = set()
-    for _ in range(times):
-        for engine in [each for each in runs if each not in given_up]:
-            began_s = time.monotonic()
-            try:
-                runs[engine].append(run(name, engine, size))
-            except FailedError as error:
-                given_up.add(engine)
-                failed(str(error))
-            took_s[engine] += time.monotonic() - began_s
+
+    def measure(engine: str, environment: Mapping[str, str]) -> None:
+        began_s = time.monotonic()
+        try:
+            runs[engine].append(run(name, engine, environment))
+        except FailedError as error:
+            given_up.add(engine)
+            failed(str(error))
+        took_s[engine] += time.monotonic() - began_s
+
+    try:
+        with surroundings(name, size) as environment:
+            for _ in range(times):
+                for engine in [each for each in runs if each not in given_up]:
+                    measure(engine, environment)
+    except FailedError as error:
+        failed(str(error))
+        return {}
     whole = {engine: told for engine, told in runs.items() if engine not in given_up}
     measured = {
         engine: row_of(told, replace(origin, runs=len(told), seconds=round(took_s[engine], 1)))

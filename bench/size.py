@@ -17,4 +17,9 @@ WHOLE, SHORT, TINY = SIZES = ("whole", "short", "tiny")
 
 def sized(whole: T, short: T, tiny: T) -> T:
     """That of the size that is run."""
-    return dict(zip(SIZES, (whole, short, tiny), strict=True))[os.environ.get(VARIABLE, WHOLE)]
+    return sized_as(os.environ.get(VARIABLE, WHOLE), whole, short, tiny)
+
+
+def sized_as(size: str, whole: T, short: T, tiny: T) -> T:
+    """That of a size."""
+    return dict(zip(SIZES, (whole, short, tiny), strict=True))[size]

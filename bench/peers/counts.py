@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 import confluent_kafka
 
-from bench.kafka import PARTITIONS, SINK, broker, fill, setting
+from bench.broker import PARTITIONS, SINK, broker
+from bench.kafka import fill, setting
 from bench.peers import work
 from bench.peers.environments import PEERS
 from bench.size import sized
-from tests.servers.kafka import Kafka
+from tests.servers.kafka import Cluster
 
 ENGINES = work.ENGINES
 RECORDS = sized(9_000_000, 4_500_000, 3_000_000)
@@ -62,7 +63,7 @@ def record(number: int) -> tuple[bytes, bytes]:
     return work.record(number, at_ms, at_ms / 1000)
 
 
-def results(kafka: Kafka) -> list[tuple[int, int]]:
+def results(kafka: Cluster) -> list[tuple[int, int]]:
     """When each result was written, in ms, and how many records it counts; until all closed windows
     are there, or it takes too long."""
     consumer = confluent_kafka.Consumer(

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from bench.kafka import broker, setting
+from bench.broker import broker
+from bench.kafka import setting
 from bench.kafka_pace import latencies_ms
 from bench.measure import percentile
 from bench.peers import work

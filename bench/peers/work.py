@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
-from bench.kafka import ENGINE, MICRO_BATCH, PARTITIONS, SINK, SOURCE, Setting
+from bench.broker import PARTITIONS, SINK, SOURCE
+from bench.kafka import ENGINE, MICRO_BATCH, Setting
 from bench.peers.environments import PEERS, NoPeerError, environment, said
 from engine.spark.java import find_java
 
