@@ -94,6 +94,7 @@ GOALS: Mapping[str, Mapping[str, Mapping[str, Goal]]] = {
     "listing": {"1,000 queries, 50 ms per call": {"first_s": 1}},
     "kafka_latency": {"engine": {"p50": 1.5, "p99": 12}},
     "kafka_functions": {"engine": {"p50": 2.5, "p99": 15}},
+    "peer_latency": {"engine": {"p50": 5, "p99": 20}},
 }
 """What is aimed at, met or not: ``{case: {engine: {figure: goal}}}``."""
 

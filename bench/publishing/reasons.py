@@ -22,10 +22,11 @@ _EPOCH = (
 )
 _KAFKA = (
     "a record passes the broker twice, and the broker, its producer and its consumer share the "
-    "two cores. Of the samples of the engine's Python 20 % are in the client's fetch and 10 % in "
-    "the wait, 5 ms at most, for the broker's answer to a small batch, behind which the next one "
-    "is read; of what becomes of records between them no step has more than 3 %. Whose the tail "
-    "is has not been shown"
+    "two cores: sent and read with no engine between, it takes 0.7 to 1.7 ms, and 9 ms and more at "
+    "p99. Of the samples of the engine's Python a quarter is the wait, 5 ms at most, for the "
+    "broker's answer to a small batch, behind which the next one is read. Not to wait is no "
+    "quicker: 3.5 ms against 2.4 and 3.2. As the machine goes p50 and p99 are 2.4 and 8 ms to 7 "
+    "and 25 ms"
 )
 REASONS: Mapping[str, Mapping[str, str]] = {
     "commits": {
@@ -109,6 +110,17 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "1,000 queries, 50 ms per call": (
             "1,002 calls of 50 ms, 256 at a time, are 0.2 s; the rest is CPU, 0.7 s to 1 s as the "
             "machine goes: a thread, a lease and its summary for each query"
+        ),
+    },
+    "peer_latency": {
+        "engine": (
+            "a batch of a few records costs each of the four tasks about 1 ms of CPU, and the "
+            "broker, its producer and its consumer have 0.7 of the two cores: both are full, and "
+            "records wait for one. It is spread thin: reading JSON, the time and its window, "
+            "hashing the key twice, finding its count, the frame between the tasks, writing JSON. "
+            "With `keysStayInPartitions`, as Quix does it, there are two tasks, nothing is sent "
+            "between them, and p50 and p99 are 6 and 17 to 26 ms. Readers that rest for 2 ms "
+            "behind each batch change nothing"
         ),
     },
     "wire": {
