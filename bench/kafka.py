@@ -59,10 +59,10 @@ class Setting:
             .load()
         )
 
-    def start(self, df: DataFrame, mode: str = "append") -> Any:
+    def start(self, df: DataFrame, mode: str = "append", **options: str) -> Any:
         """Write it to the topic; the handle."""
         to = {"kafka.bootstrap.servers": self.kafka.bootstrap, "topic": SINK}
-        return self.start_to(df, "kafka", mode, **to)
+        return self.start_to(df, "kafka", mode, **to, **options)
 
     def start_to(self, df: DataFrame, sink: str, mode: str = "append", **options: str) -> Any:
         """Write it somewhere; the handle."""

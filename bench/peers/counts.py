@@ -44,7 +44,7 @@ def main(engine: str) -> None:
     with setting(engine, slots=work.SLOTS) as here:
         fill(here.kafka, RECORDS, record)
         batches = {} if here.is_ours else {"maxOffsetsPerTrigger": str(PER_BATCH)}
-        handle = here.start(work.counts(here, **batches))
+        handle = work.start(here, **batches)
         found = results(here.kafka)
         handle.stop()
     print(json.dumps({"rows/s": rows_per_second(found)}))

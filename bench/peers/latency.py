@@ -26,7 +26,7 @@ def main(engine: str) -> None:
         late = latencies_ms(
             here.kafka.bootstrap,
             here.isolation,
-            lambda: here.start(work.counts(here), "update").stop,
+            lambda: work.start(here, "update").stop,
             record,
             due,
         )

@@ -20,12 +20,15 @@ import psutil
 from bench.broker import PARTITIONS, SINK, SOURCE
 from bench.kafka import ENGINE, MICRO_BATCH, Setting
 from bench.peers.environments import PEERS, NoPeerError, environment, said
+from engine.base.options import KEYS_STAY_IN_PARTITIONS
 from engine.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ENGINES = (ENGINE, MICRO_BATCH, *PEERS)
+IN_PARTITIONS = "engine, keys stay in partitions"
+"""Told that they do, as they do: counted where they are read, as some peers count them."""
+ENGINES = (ENGINE, IN_PARTITIONS, MICRO_BATCH, *PEERS)
 KEYS: Final = 1_000
 WINDOW_MS: Final = 10_000
 DELAY_MS: Final = 30_000
@@ -80,6 +83,15 @@ def counts(here: Setting, **source: str) -> DataFrame:
         .agg(f.count("*").alias("count"), f.max("due").alias("due"))
         .select(f.to_json(f.struct("key", "count", "due")).alias("value"))
     )
+
+
+def start(here: Setting, mode: str = "append", **source: str) -> Any:
+    """Ours or Spark's; the handle.
+
+    :param source: options of the source.
+    """
+    told = {KEYS_STAY_IN_PARTITIONS: "true"} if here.engine == IN_PARTITIONS else {}
+    return here.start(counts(here, **source), mode, **told)
 
 
 @contextmanager
