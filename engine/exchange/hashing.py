@@ -23,7 +23,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.expressions.buffers import bits_of, valid_of
+from engine.exchange import hash_words
+from engine.exchange.few_hashes import FEW, hash_few
+from engine.exchange.hash_words import Lanes
+from engine.expressions.buffers import valid_of
 from engine.expressions.lists import Lists
 
 Ints = npt.NDArray[np.int64]
@@ -31,17 +34,16 @@ Hashes = npt.NDArray[np.uint64]
 """The lanes of some rows, of shape (2, rows)."""
 
 
-def _constants(first: int, second: int) -> Hashes:
-    """One for each lane."""
-    return np.array([[first], [second]], np.uint64)
+def _constants(lanes: Lanes) -> Hashes:
+    return np.array(lanes, np.uint64).reshape(2, 1)
 
 
-_SEED: Final = _constants(0x243F6A8885A308D3, 0x13198A2E03707344)
-_FACTOR: Final = _constants(0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
-_LAST_FACTOR: Final = _constants(0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_PLACE: Final = _constants(0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
-_NULL: Final = _constants(0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3)
-_STRUCT: Final = _constants(0x589965CC75374CC3, 0x1D8E4E27C47D124F)
+_SEED: Final = _constants(hash_words.SEED)
+_FACTOR: Final = _constants(hash_words.FACTOR)
+_LAST_FACTOR: Final = _constants(hash_words.LAST_FACTOR)
+_PLACE: Final = _constants(hash_words.PLACE)
+_NULL: Final = _constants(hash_words.NULL)
+_STRUCT: Final = _constants(hash_words.STRUCT)
 _HALF: Final = np.uint64(32)
 _ONE: Final = np.uint64(1)
 _BLOCK: Final = 1 << 13
@@ -57,6 +59,8 @@ def hash_rows(columns: Sequence[pa.Array], rows: int) -> Hashes:
 
     :param columns: those of the key, of equal length; none: all rows have the same key.
     """
+    if rows <= FEW and (few := hash_few(columns, rows)) is not None:
+        return np.array(few, np.uint64)
     lanes = np.empty((2, rows), np.uint64)
     lanes[:] = _SEED
     for column in columns:
@@ -95,27 +99,9 @@ def _with_values(lanes: Hashes, column: pa.Array) -> Hashes:
         return _with_items(lanes, column)
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype):
         return _with_texts(lanes, column)
-    for words in _words(column):
+    for words in hash_words.words_of(column):
         lanes = _mixed(lanes, words)
     return lanes
-
-
-def _words(column: pa.Array) -> tuple[npt.NDArray[np.uint64], ...]:
-    """The values of a type of fixed width as words, two of them if it has 128 bits."""
-    dtype = column.type
-    start, end = column.offset, column.offset + len(column)
-    values = column.buffers()[1]
-    if pa.types.is_boolean(dtype):
-        return (bits_of(values, start, len(column)).astype(np.uint64),)
-    if pa.types.is_floating(dtype):
-        numbers = np.frombuffer(values, f"<f{dtype.bit_width // 8}")[start:end] + 0.0
-        numbers[np.isnan(numbers)] = np.nan
-        return (numbers.view(f"<u{dtype.bit_width // 8}").astype(np.uint64),)
-    if dtype.bit_width == 128:
-        halves = np.frombuffer(values, "<u8")[2 * start : 2 * end]
-        return halves[::2], halves[1::2]
-    numbers = np.frombuffer(values, f"<i{dtype.bit_width // 8}")[start:end]
-    return (numbers.astype(np.int64, copy=False).view(np.uint64),)
 
 
 def _with_texts(lanes: Hashes, column: pa.Array) -> Hashes:

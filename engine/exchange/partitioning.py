@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from engine.exchange.hashing import Hashes, hash_rows
 from engine.exchange.key_groups import groups_of
-from engine.expressions.row_context import taken
 
 Groups = npt.NDArray[np.uint16]
 _HALF = np.uint64(32)
@@ -47,8 +46,7 @@ class Partitioner:
         if len(tasks) == 1:
             return [(int(tasks[0]), batch)]
         order = pa.array(np.argsort(owners, kind="stable"))
-        columns = [taken(column, order) for column in batch.columns]
-        sorted_rows = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        sorted_rows = batch.take(order)
         parts, start = [], 0
         for task in tasks.tolist():
             count = int(counts[task])

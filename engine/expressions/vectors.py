@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.errors import TransformError
 from engine.expressions.buffers import Values, kept, valid_of, values_of
@@ -120,6 +121,14 @@ def to_numpy(value: Datum) -> tuple[Any, Any]:
 def _zero_elsewhere(values: Values, mask: Mask) -> Values:
     bits = kept(mask, values.itemsize)
     return np.bitwise_and(values.view(bits.dtype), bits, out=bits).view(values.dtype)
+
+
+def field_of(value: Datum, place: int) -> Datum:
+    """A field of a struct, NULL where the struct is: as ``pc.struct_field``, which takes twenty
+    times as long where it is nowhere."""
+    if isinstance(value, pa.StructArray) and value.null_count == 0:
+        return value.field(place)
+    return pc.struct_field(value, place)
 
 
 def to_list(array: pa.Array) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.expressions.few_rows import FewRows
 from engine.expressions.row_context import Rows
 from engine.pipeline.pipeline import Watermark
 from engine.task.inputs import Behind
@@ -71,6 +72,10 @@ class EventTimes:
 
     def __call__(self, rows: Rows) -> Rows:
         """Look at these rows."""
+        few = rows.values(self._ordinal) if isinstance(rows, FewRows) else None
+        if few:
+            self._of_batch = _later(self._of_batch, max(few))
+            return rows
         times = rows.column(self._ordinal)
         if pa.types.is_struct(times.type):  # a window: as Spark, by its end
             times = pc.struct_field(times, "end")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.exchange.few_hashes import FEW
 from engine.exchange.hashing import hash_rows
 from engine.exchange.key_groups import groups_of
 from engine.exchange.partitioning import Partitioner, groups_of_rows
@@ -64,6 +65,25 @@ def test_a_slice_has_the_hashes_of_its_rows(dtype: pa.DataType, data: Any) -> No
     assert hashes(column.slice(start)) == hashes(column)[start:]
     one = pa.array(values[start : start + 1], dtype)
     assert hashes(one) == hashes(column)[start : start + 1]
+
+
+@pytest.mark.parametrize("dtype", VALUES, ids=str)
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_row_has_the_same_hash_among_few_and_among_many(dtype: pa.DataType, data: Any) -> None:
+    values = data.draw(st.lists(st.none() | VALUES[dtype], min_size=1, max_size=FEW))
+    many = pa.array(values * (2 + FEW // len(values)), dtype)
+    start = data.draw(st.integers(0, len(many) - 1))
+    few = many.slice(start, FEW)
+    nested = [pa.StructArray.from_arrays([each, each], names=["a", "b"]) for each in (many, few)]
+    found = [hashes(each, column) for each, column in zip(nested, (many, few), strict=True)]
+    assert found[1] == found[0][start : start + FEW]
+
+
+def test_few_long_texts_have_the_hashes_of_many() -> None:
+    texts = pa.array(["x" * size for size in range(100, 1_000, 9)])
+    assert hashes(texts)[:2] == hashes(texts.slice(0, 2))
+    assert hashes(texts)[-2:] == hashes(texts.slice(len(texts) - 2))
 
 
 @pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()], ids=str)
@@ -127,6 +147,8 @@ def test_the_hash_stays_as_it_is() -> None:
     assert len({hashes(column)[2] for column in batch.values()}) == 1
     whole = hash_rows(list(batch.values()), 3)
     assert whole[0].tolist() == GOLDEN_WHOLE
+    many = [pa.concat_arrays([column] * FEW) for column in batch.values()]
+    assert hash_rows(many, 3 * FEW)[0].tolist() == GOLDEN_WHOLE * FEW
 
 
 GOLDEN = {

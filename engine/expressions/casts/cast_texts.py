@@ -114,7 +114,7 @@ def unchanged(casting: Casting) -> Convert:
 @conversion(("binary", "string"))
 def binary_to_string(casting: Casting) -> Convert:
     """The same bytes, even if they are not UTF-8: so does Spark."""
-    return lambda array: array.cast(_STRING, safe=False)
+    return lambda array: array.view(_STRING)
 
 
 @conversion(("string", "binary"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
 from engine.expressions.datum import to_array
@@ -19,13 +18,14 @@ from engine.expressions.registry import (
     strict,
 )
 from engine.expressions.tree import Expr
+from engine.expressions.vectors import field_of
 
 
 @strict("GetStructField", reads=("ordinal",), takes=Rare.ALL_AND_VARIANT)
 def get_struct_field(expr: Expr, context: Context) -> ValueFunction:
     """Null if the struct is."""
     ordinal: int = expr.params["ordinal"]
-    return lambda value: pc.struct_field(value, ordinal)
+    return lambda value: field_of(value, ordinal)
 
 
 @lazy("CreateNamedStruct", takes=Rare.ALL_AND_VARIANT, always=ALL)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.expressions.casts.cast_texts import floating_to_string
 from engine.expressions.casts.rules import Casting
@@ -24,7 +23,7 @@ from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP
-from engine.expressions.vectors import of_columns, to_list
+from engine.expressions.vectors import field_of, of_columns, to_list
 
 
 def _writing(expr: Expr) -> CsvWriting:
@@ -62,7 +61,7 @@ def to_csv(expr: Expr, context: Context) -> ValueFunction:
 
     def convert(array: pa.StructArray) -> pa.Array:
         fields = range(array.type.num_fields)
-        columns = [_texts(pc.struct_field(array, [at]), writing) for at in fields]
+        columns = [_texts(field_of(array, at), writing) for at in fields]
         lines = [
             writing.lines.line(row) if ok else None
             for ok, row in zip(
@@ -88,7 +87,7 @@ def _texts(array: pa.Array, writing: CsvWriting) -> Texts:
         ]
         return _grouped(lists, pairs, ("{", "}"), writing)
     if pa.types.is_struct(dtype):
-        columns = [_texts(pc.struct_field(array, [at]), writing) for at in range(len(dtype))]
+        columns = [_texts(field_of(array, at), writing) for at in range(len(dtype))]
         rows = zip(*columns, strict=True) if columns else ((),) * len(array)
         return [
             f"{{{_joined(row, writing)}}}" if ok else None

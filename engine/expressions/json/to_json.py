@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.expressions.argument_types import Rare
 from engine.expressions.casts.cast_texts import floating_to_string
@@ -29,7 +28,7 @@ from engine.expressions.times.timestamps import zone_for
 from engine.expressions.times.zones import Zone, zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import TIMESTAMP, is_variant, sql_name
-from engine.expressions.vectors import to_list
+from engine.expressions.vectors import field_of, to_list
 
 VariantTexts = Callable[[pa.StructArray, Zone], Texts]
 _OF_VARIANTS: list[VariantTexts] = []
@@ -134,7 +133,7 @@ class _Writer:
 
     def _structs(self, array: pa.StructArray, depth: int) -> Texts:
         names = [self._name(field.name) for field in array.type]
-        columns = [self.texts(pc.struct_field(array, [i]), depth + 1) for i in range(len(names))]
+        columns = [self.texts(field_of(array, i), depth + 1) for i in range(len(names))]
         if self.writing.keeps_nulls:
             columns = [[text or "null" for text in column] for column in columns]
         valid = array.is_valid().to_pylist()

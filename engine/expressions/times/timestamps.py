@@ -27,6 +27,7 @@ from engine.expressions.registry import (
     Context,
     Datum,
     Evaluator,
+    Formula,
     ValueFunction,
     always,
     lazy,
@@ -208,7 +209,18 @@ _EPOCH_UNITS: Final = {
 }
 
 
-@strict("UnixSeconds", "UnixMillis", "UnixMicros")
+def _whole_number(expr: Expr) -> Formula | None:
+    if not is_integral(expr.children[0].dtype):
+        return None
+    return Formula("{0} * {unit}", True, {"unit": _EPOCH_UNITS[expr.op]})
+
+
+@strict(
+    "UnixSeconds",
+    "UnixMillis",
+    "UnixMicros",
+    formula=lambda expr: Formula("{0} // {unit}", names={"unit": _EPOCH_UNITS[expr.op]}),
+)
 def to_number(expr: Expr, context: Context) -> ValueFunction:
     """``unix_seconds`` and the like: rounded down."""
     unit = _EPOCH_UNITS[expr.op]
@@ -222,6 +234,7 @@ def to_number(expr: Expr, context: Context) -> ValueFunction:
     can_fail=always,
     loop=True,
     reads=(SPARK_VERSION,),
+    formula=_whole_number,
 )
 def from_number(expr: Expr, context: Context) -> ValueFunction:
     """``timestamp_seconds`` and the like. Of a fraction, digits after the sixth are cut off in a
