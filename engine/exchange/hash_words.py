@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine.expressions.buffers import bits_of
 
 Lanes: TypeAlias = tuple[int, int]
+"""A number for each lane."""
 
 SEED: Final[Lanes] = 0x243F6A8885A308D3, 0x13198A2E03707344
 FACTOR: Final[Lanes] = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F

@@ -59,7 +59,7 @@ def hash_rows(columns: Sequence[pa.Array], rows: int) -> Hashes:
 
     :param columns: those of the key, of equal length; none: all rows have the same key.
     """
-    if rows <= FEW and (few := hash_few(columns, rows)) is not None:
+    if 0 < rows <= FEW and (few := hash_few(columns, rows)) is not None:
         return np.array(few, np.uint64)
     lanes = np.empty((2, rows), np.uint64)
     lanes[:] = _SEED

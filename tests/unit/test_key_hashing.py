@@ -86,6 +86,12 @@ def test_few_long_texts_have_the_hashes_of_many() -> None:
     assert hashes(texts)[-2:] == hashes(texts.slice(len(texts) - 2))
 
 
+def test_texts_of_no_rows_may_have_no_offsets() -> None:
+    nothing = pa.py_buffer(b"")
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, nothing, nothing])
+    assert hash_rows([texts], 0).shape == (2, 0)
+
+
 @pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()], ids=str)
 def test_floating_numbers_are_grouped_as_spark_does(dtype: pa.DataType) -> None:
     other_nan = np.frombuffer(np.uint64(0xFFF8000000000123).tobytes(), np.float64)[0]
