@@ -29,14 +29,21 @@ _KAFKA = (
     "and 25 ms"
 )
 REASONS: Mapping[str, Mapping[str, str]] = {
+    "cold": {
+        "engine": (
+            "most of it is Spark's: its session and its first Python job take 8.4 s beside it, and "
+            "7.0 s on a machine where this took 6.4. Of the driver's own samples 14 % wait for the "
+            "JVM, and 11 % are patterns of `parse_url` that are compiled when Python imports them, "
+            "25 ms in each process"
+        ),
+    },
     "commits": {
         "local disk, 2 partitions": _SMALL_COMMIT,
         "local disk, 2 partitions, epoch 1,000,000": _SMALL_COMMIT,
         "local disk, 10,000 partitions": (
-            "it is JSON of 10,000 offsets and as many messages, 0.5 and 1.6 MB. When this was "
-            "measured the offsets were made into text twice, which takes Python's encoder 8 ms "
-            "and more each time (msgspec a ninth of that, but it takes what is no JSON); once "
-            "since, and messages without a dict each, with a fifth less CPU for the whole commit"
+            "it is JSON of 10,000 offsets and as many messages, 0.5 and 1.6 MB: Python's encoder "
+            "takes 8 ms and more for the offsets (msgspec a ninth of that, but it takes what is no "
+            "JSON), and the messages, read without a dict each, have most of the rest"
         ),
     },
     "count_latency": {
@@ -56,9 +63,17 @@ REASONS: Mapping[str, Mapping[str, str]] = {
             "rest between their batches changes nothing"
         ),
     },
+    "state_restarts": {
+        "1,000,000 keys": (
+            "1.8 s on a machine whose cores do a fixed piece of work in half the time. 16 % of the "
+            "samples find the keys' places in the table, 11 % read the state's files and their "
+            "checksums, 5 % are arrays that grow"
+        ),
+    },
     "exchange": {
         "10,000 rows": (
-            "18.7 to 24.5 million as the machine goes; the HMAC of each frame is in it"
+            "16 to 24.5 million as the machine goes, by turns in runs of the same code; the HMAC "
+            "of each frame is in it"
         ),
     },
     "epochs": {
