@@ -54,7 +54,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
             "reader that rests for 1 ms behind each small batch takes a tenth off the p99 and "
             "adds as much to the p50. In the first 20 ms of each epoch, while its state is taken, "
             "written and reported, the p50 is twice that of the others. As the machine goes p50 "
-            "and p99 are 1.7 and 5 ms to 2.9 and 15 ms"
+            "and p99 are 1.6 and 5 ms to 2.9 and 15 ms"
         ),
     },
     "joined_latency": {
@@ -73,7 +73,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "exchange": {
         "10,000 rows": (
-            "16 to 24.5 million as the machine goes, by turns in runs of the same code; the HMAC "
+            "16 to 26 million as the machine goes, by turns in runs of the same code; the HMAC "
             "of each frame is in it"
         ),
     },
