@@ -31,7 +31,7 @@ test-unit: install ## the tests that need no Spark and no Airflow processes
 test-spark: install ## the tests on a real Spark
 	$(PYTHON_IN_VENV) -m pytest -m spark
 
-test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10 to 3.13
+test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10, 3.11 and 3.13
 	scripts/test_matrix.sh
 
 test-spark-matrix: install ## contracts, ends of types and random trees of expressions on Spark 4.1 and 4.3; TREES=5000 SEED=1

@@ -12,8 +12,8 @@ _HEAD = """\
 
 Made of the program's own help. Each takes `--json`, which prints one object, and `--debug`, which
 logs more and shows tracebacks. Exit codes: 0 as asked, 1 it failed, 2 the arguments, the
-specification or the machine are wrong. What they are for is described
-[with the specification](../specification.md#commands).
+specification or the machine are wrong, 130 after Ctrl-C, 141 whoever reads the output has left.
+What they are for is described [with the specification](../specification.md#commands).
 """
 _OF_EACH = ("--json", "--debug", "--help")
 

@@ -67,5 +67,5 @@ def test_what_airflow_retries_is_said() -> None:
         if isinstance(part, ast.Assign) and ast.unparse(part) == "retryable = True"
     }
     inherited = {"PeerLostError"}  # from TaskLostError
-    beside = {"CheckpointError", "WaitTimeoutError"}
+    beside = {"CheckpointError", "QueryFailedError", "WaitTimeoutError"}
     assert said == retryable | inherited | beside
