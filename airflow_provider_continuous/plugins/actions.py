@@ -22,6 +22,7 @@ from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.checkpoint.rewindable import RewindableSink
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
@@ -152,15 +153,27 @@ def _rewind(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
         raise ConfigError(f"Epoch {target} is not there.", hint="Choose one of the list below.")
     undone = [epoch for epoch in epochs if epoch > target]
     pins = [pin.name for pin in hook.pins() if pin.epoch > target]
-    rows = "The sink takes their rows back."
-    if not hasattr(recorded_sink(hook.checkpoint), "rewind"):
-        rows = "The sink cannot take rows back from here: the rewind will be refused."
+    rows = _of_their_rows(RewindableSink.of(recorded_sink(hook.checkpoint)), target)
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""
     return {
         "message": f"{len(undone):,} epochs would be undone"
         f"{f', {undone[0]:,} to {undone[-1]:,}' if undone else ''}. {rows}{lost}",
         "report": {"to_epoch": target, "undone": len(undone), "pins": pins, "dry_run": True},
     }
+
+
+def _of_their_rows(sink: RewindableSink, epoch: int) -> str:
+    """What becomes of the rows of later epochs."""
+    if sink.rewind is None:
+        return "The sink cannot take rows back from here: the rewind will be refused."
+    try:
+        if sink.check is not None:
+            sink.check(epoch)
+    except ConfigError as error:
+        return f"The rewind will be refused: {redact(str(error))}"
+    if sink.keeps_rows:
+        return "The sink keeps their rows, and writes over them when they come again."
+    return "The sink takes their rows back."
 
 
 _ACTIONS: dict[str, Callable[[CheckpointHook, Asked, str], Answer]] = {

@@ -76,7 +76,8 @@ class RewindReport:
     :param from_epoch: the last committed epoch before, -1 if there was none.
     :param generation: of the lease that the rewind took: later runs have higher ones.
     :param aside: where the later entries are now.
-    :param taken_back: False: the sink keeps its rows, and they will be written again.
+    :param taken_back: False: the sink keeps its rows, and they will be written again, as repeats or
+        over what was upserted.
     """
 
     to_epoch: int
@@ -167,7 +168,7 @@ def rewind(
         from_epoch=intent.from_epoch,
         generation=intent.generation,
         aside=checkpoint.storage.path(f"{ASIDE}/{intent.generation}"),
-        taken_back=intent.take_back,
+        taken_back=intent.take_back and not offer.keeps_rows,
     )
 
 

@@ -31,6 +31,15 @@ class ChecksRewinds(Protocol):
 
 
 @runtime_checkable
+class MayKeepRows(Protocol):
+    """A sink that can be rewound, and may leave the rows of later epochs where they are."""
+
+    @property
+    def keepsRows(self) -> bool:
+        """Whether it does: the same rows are written again, over what is there."""
+
+
+@runtime_checkable
 class KeepsPositions(Protocol):
     """A sink whose own log is compacted: a pin keeps what it needs to find the epoch again."""
 
@@ -61,6 +70,7 @@ class RewindableSink:
     check: Callable[..., None] | None = None
     position: Callable[[int], JSON] | None = None
     remembers: bool = False
+    keeps_rows: bool = False
     bind: Callable[[BoundContext], None] | None = None
 
     @classmethod
@@ -74,6 +84,7 @@ class RewindableSink:
             check=sink.checkRewind if isinstance(sink, ChecksRewinds) else None,
             position=sink.rewindPosition if isinstance(sink, KeepsPositions) else None,
             remembers=isinstance(sink, RemembersEpochs),
+            keeps_rows=isinstance(sink, MayKeepRows) and sink.keepsRows,
             bind=sink.bind if isinstance(sink, Binds) else None,
         )
 

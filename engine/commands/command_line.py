@@ -289,7 +289,9 @@ def _parser() -> argparse.ArgumentParser:
     pin.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed one")
     for command in (rewind, pin):
         command.add_argument(
-            "--spec", metavar="SPEC", help="the query, if the checkpoint is Spark's"
+            "--spec",
+            metavar="SPEC",
+            help="the query, if the checkpoint is Spark's or its sink is reached with secrets",
         )
     unpin = on_checkpoint("unpin", "rewind_checkpoint:unpin", "forget a pin")
     unpin.add_argument("name", metavar="NAME")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import os
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from airflow_provider_continuous.plugins.owners import Told
 from airflow_provider_continuous.view.known import KnownQuery, Owner, known_queries
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import Root
+from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -331,6 +334,36 @@ def test_a_rewind_tells_first_what_it_undoes(
     # Nobody knows the sink of this checkpoint: so it is refused.
     assert act(client, "rewind", to_epoch=1, dry_run=False).status_code == 400
     assert act(client, "rewind", to_epoch=9).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {},
+            "The rewind will be refused: sink sqlalchemy: which rows of numbers came behind epoch 1",
+        ),
+        ({"mode": "upsert", "keycolumns": "id"}, "The sink keeps their rows, and writes over them"),
+        ({"epochcolumn": "epoch"}, "The sink takes their rows back."),
+    ],
+)
+def test_a_rewind_tells_first_what_becomes_of_the_rows_of_a_table(
+    client: TestClient,
+    known: Any,
+    running: LiveCheckpoint,
+    tmp_path: Path,
+    options: dict[str, str],
+    told: str,
+) -> None:
+    known("edited")
+    running.end(QueryState.STOPPED)
+    database = f"sqlite:///{tmp_path}/shop.db"
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE numbers (id BIGINT PRIMARY KEY, epoch BIGINT)")
+    sink = {"format": "sqlalchemy", "options": {"path": database, "table": "numbers", **options}}
+    write_fingerprint(running.checkpoint.storage, {"source": {}, "sink": sink})
+
+    assert told in act(client, "rewind", to_epoch=1).json()["message"]
 
 
 def test_storage_that_hangs_holds_no_thread_of_the_server(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,18 @@ def test_no_checkpoint(command: list[str], tmp_path: Path, capsys: Captured) -> 
     assert code == 2
     assert "There is no checkpoint at " in err
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_sink_that_upserts_is_not_said_to_have_taken_rows_back(
+    spark_checkpoint: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    database = f"sqlite:///{tmp_path}/shop.db"
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE numbers (id BIGINT PRIMARY KEY)")
+    kept = {"path": database, "table": "numbers", "mode": "upsert", "keycolumns": "id"}
+    record_sink(spark_checkpoint, "sqlalchemy", **kept)
+
+    code, text, _ = called(capsys, "rewind", spark_checkpoint, "--to-epoch", "5")
+
+    assert code == 0
+    assert "The sink keeps what came later, and gets it again." in text

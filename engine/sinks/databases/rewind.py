@@ -33,6 +33,11 @@ class TableRewind(Generic[E]):
         self._context = context
         self._epochs.forget()
 
+    @property
+    def keepsRows(self) -> bool:
+        """What was upserted stays."""
+        return bool(self._mode.key)
+
     def checkRewind(self, epoch: int) -> None:
         """:raises ConfigError: it is not known which rows came later."""
         owner, table = self._epochs.owner, self._epochs.table
