@@ -42,10 +42,11 @@ def follow(args: Namespace) -> Result:
 
 def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[str, Any]]:
     """The last epochs, and each that is committed from then on, in order; ends when no run holds
-    the checkpoint. One that Spark itself writes tells no end. A storage that stops to answer is
-    waited for, with a warning.
+    the checkpoint. One that Spark itself writes tells no end, and reports nothing. A storage that
+    stops to answer is waited for, with a warning.
 
     :param last: how many of those that are there already.
+    :raises CheckpointError: the epochs that were told are gone.
     """
     shown = max([-1, *checkpoint.epochs()[:-last]])
     seen_s: dict[int, float] = {}
@@ -53,9 +54,9 @@ def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[s
     while True:
         try:
             # The end first: what was committed before it is there.
-            is_over = checkpoint.status().state.is_over
-            new = [epoch for epoch in checkpoint.epochs() if epoch > shown]
-            rows = epoch_rows(checkpoint, new)
+            state = checkpoint.status().state
+            known = checkpoint.epochs()
+            rows = epoch_rows(checkpoint, [epoch for epoch in known if epoch > shown])
         except (CheckpointCorruptError, CheckpointVersionError):
             raise
         except CheckpointError as error:
@@ -65,6 +66,13 @@ def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[s
             clock.sleep(POLL_S)
             continue
         is_away = False
+        if not known and shown >= 0:  # no retention and no rewind removes all of them
+            raise CheckpointError(
+                f"The checkpoint {checkpoint.url} is gone, or was emptied: no epoch is there.",
+                hint="If the query was begun anew, follow that one.",
+                epoch=shown,
+            )
+        reports = state.is_active
         now_s = clock.monotonic_s()
         # Of those that are there already only the newest may still get its report.
         old = rows[:-1] if is_first else ()
@@ -73,11 +81,11 @@ def followed(checkpoint: Checkpoint, last: int, clock: Clock) -> Iterator[dict[s
         is_first = False
         for row in rows:
             waited_s = now_s - seen_s[row["epoch"]]
-            if row["rows"] is None and not is_over and waited_s < REPORT_S:
+            if row["rows"] is None and reports and waited_s < REPORT_S:
                 break
             shown = row["epoch"]
             yield row
-        if is_over:
+        if state.is_over:
             return
         clock.sleep(POLL_S)
 

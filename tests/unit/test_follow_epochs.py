@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from engine.commands.command_line import main
 from engine.commands.follow_epochs import POLL_S, REPORT_S, followed
+from engine.errors import CheckpointError
 
 Step = Callable[[], Any]
 
@@ -197,3 +199,24 @@ def test_ctrl_c_is_an_end(
     assert main(["epochs", query.checkpoint.url, "--follow"]) == 0
     assert "The query is STARTING, last committed epoch 0." in capsys.readouterr().out
     query.end()
+
+
+def test_what_spark_writes_is_told_at_once(query: Query) -> None:
+    query.commit(0)
+    query.commit(1)
+    shutil.rmtree(query.checkpoint.storage.path("control"))
+    assert query.checkpoint.status().state is QueryState.UNKNOWN
+    rows = followed(query.checkpoint, 1, clock := Script())
+    assert next(rows)["epoch"] == 1
+    assert clock.monotonic_s() == 0, "no report is waited for"
+
+
+def test_a_checkpoint_that_is_removed_is_told(query: Query) -> None:
+    query.commit(0)
+    rows = followed(
+        query.checkpoint, 1, Script(lambda: shutil.rmtree(query.checkpoint.storage.path("")))
+    )
+    query.report(0)
+    assert next(rows)["epoch"] == 0
+    with pytest.raises(CheckpointError, match="is gone, or was emptied"):
+        next(rows)
