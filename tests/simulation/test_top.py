@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Sparkline, Static
+from textual.widgets import DataTable, Footer, Sparkline, Static
 
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -275,6 +275,27 @@ def test_a_query_ends_only_if_that_is_confirmed(
     driven([str(story.folder)], steps)
     assert story.checkpoint.status().state is QueryState.STOPPED
     assert query.awaitTermination(WAIT_S), "the lease tells the end a moment before"
+
+
+def test_more_queries_than_lines_leave_room_for_filter_and_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+
+    async def drive() -> None:
+        app = TopApp(["nowhere"])
+        async with app.run_test(size=(90, 24)) as pilot:
+            app._show([QueryLook(f"/{number}", "q", error="It is gone.") for number in range(100)])
+            await pilot.press("slash")
+            await until(pilot, lambda: label(pilot, "message") == "It is gone.", "why")
+            await pilot.pause()
+            lines = range(1, app.screen.query_one(Footer).region.y)
+            for name in ("filter", "message"):
+                region = app.screen.query_one(f"#{name}").region
+                assert region.height, name
+                assert {region.y, region.bottom - 1} <= set(lines), (name, region)
+
+    asyncio.run(drive())
 
 
 def test_a_small_screen_has_the_whole_question(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class TopApp(App[None]):
     TITLE = "continuous top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
+    QueryTable { height: 1fr; }
     #filter { display: none; }
     #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
     """
