@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import pty
-import re
-import select
-import subprocess
 import sys
-import termios
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Sparkline, Static
+from textual.widgets import Sparkline
 
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
@@ -32,12 +26,12 @@ from engine.commands.terminal.app import TopApp
 from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook
 from engine.commands.terminal.query_screen import QueryScreen
+from engine.commands.terminal.query_table import QueryTable
 from engine.errors import CheckpointError
 from engine.query.handle import ContinuousQuery
 from tests.simulation.story import WAIT_S, Story, await_status
+from tests.simulation.terminals import Terminal, driven, label, shown, until
 from tests.waiting import wait_until
-
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?:<>=]*[a-zA-Z]|[\]P].*?(?:\x07|\x1b\\)|[=>()][0-9A-Z]?)")
 
 
 @pytest.fixture
@@ -50,34 +44,6 @@ def running(tmp_path: Path) -> Iterator[tuple[Story, ContinuousQuery]]:
     await_status(story, lambda status: status.state == "RUNNING")  # by its second heartbeat
     yield story, query
     query.stop()
-
-
-def driven(places: list[str], steps: Callable[[Pilot[None]], Coroutine[Any, Any, None]]) -> None:
-    """Do these steps on a screen of 140 columns."""
-
-    async def drive() -> None:
-        async with TopApp(places).run_test(size=(140, 50)) as pilot:
-            await steps(pilot)
-
-    asyncio.run(drive())
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], object], what: str) -> None:
-    clock = SystemClock()
-    deadline_s = clock.monotonic_s() + WAIT_S
-    while not holds():
-        assert clock.monotonic_s() < deadline_s, f"{what}: {shown(pilot)}"
-        await pilot.pause(0.02)
-
-
-def shown(pilot: Pilot[None]) -> list[list[str]]:
-    """The cells of the list."""
-    table = pilot.app.screen_stack[0].query_one(DataTable)
-    return [[str(cell) for cell in table.get_row(key)] for key in table.rows]
-
-
-def label(pilot: Pilot[None], name: str) -> str:
-    return str(pilot.app.screen.query_one(f"#{name}", Static).render())
 
 
 def test_all_queries_below_a_root_are_live(running: tuple[Story, ContinuousQuery]) -> None:
@@ -113,11 +79,10 @@ def test_queries_are_ordered_and_searched(tmp_path: Path) -> None:
 
     async def steps(pilot: Pilot[None]) -> None:
         def names() -> list[str]:
-            table = pilot.app.screen_stack[0].query_one(DataTable)
-            return [str(table.get_row_at(index)[0]) for index in range(table.row_count)]
+            return [row[0] for row in shown(pilot)]
 
         def under_the_cursor() -> str:
-            return names()[pilot.app.screen_stack[0].query_one(DataTable).cursor_row]
+            return names()[pilot.app.screen_stack[0].query_one(QueryTable).cursor]
 
         await until(pilot, lambda: [row[5] for row in shown(pilot)] == ["5", "70", "-"], "the lags")
         assert under_the_cursor() == "a"
@@ -398,56 +363,6 @@ def test_without_its_package_it_names_the_extra(
     told = capsys.readouterr().err
     assert "top needs the package textual" in told
     assert "pip install 'airflow-provider-continuous[top]'" in told
-
-
-class Terminal:
-    """``continuous top`` in a real one, of 140 columns."""
-
-    def __init__(self, place: Path) -> None:
-        self._driver, terminal = pty.openpty()
-        termios.tcsetwinsize(terminal, (40, 140))
-        path = str(Path(__file__).parents[2])
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "engine", "top", str(place)],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path},
-            start_new_session=True,
-        )
-        os.close(terminal)
-        self._clock, self._screen = SystemClock(), bytearray()
-        self._deadline_s = self._clock.monotonic_s() + 2 * WAIT_S
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._driver)
-
-    def press(self, key: bytes) -> None:
-        os.write(self._driver, key)
-
-    def forget(self) -> None:
-        """What was on the screen."""
-        self._screen.clear()
-
-    def read_until(self, holds: Callable[[], bool], what: str) -> None:
-        while not holds():
-            late = self._clock.monotonic_s() >= self._deadline_s
-            assert not late, f"{what}: {bytes(self._screen[-3000:])!r}"
-            if select.select([self._driver], [], [], 0.1)[0]:
-                with contextlib.suppress(OSError):  # it has closed its side
-                    self._screen.extend(os.read(self._driver, 65536))
-
-    def sees(self, text: str) -> Callable[[], bool]:
-        return lambda: text.encode() in _ESCAPES.sub(b"", bytes(self._screen))
-
-    def await_end(self) -> None:
-        self.read_until(lambda: self.process.poll() is not None, "the end")
-        assert self.process.returncode == 0
 
 
 def test_in_a_real_terminal(running: tuple[Story, ContinuousQuery]) -> None:

@@ -7,10 +7,9 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import ClassVar, Final
 
-from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Header, Input, Static
+from textual.widgets import Footer, Header, Input, Static
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
@@ -21,7 +20,7 @@ from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook
 from engine.commands.terminal.order import ORDERS, shown
 from engine.commands.terminal.query_screen import QueryScreen
-from engine.commands.terminal.texts import UNKNOWN, duration, short
+from engine.commands.terminal.query_table import QueryTable
 from engine.errors import ContinuousError
 
 REFRESH_S: Final = 1.0
@@ -29,25 +28,6 @@ _LOOK_S: Final = 0.8
 ANSWER_S: Final = 5.0
 """A checkpoint that does not answer for so long says so."""
 _THREADS: Final = 16
-_STYLES: Final = {
-    "RUNNING": "green",
-    "STALLED": "yellow",
-    "RESTARTING": "yellow",
-    "WAITING": "yellow",
-    "FAILED": "red",
-    "LOST": "red",
-    "NO ANSWER": "red",
-    "UNREADABLE": "red",
-}
-_COLUMNS: Final = (
-    "query", "state", "epoch", "committed", "rows/s", "lag", "p99 ms", "restarts", "checkpoint"
-)  # fmt: skip
-
-
-class QueryTable(DataTable[Text]):
-    """The list."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Charts")]
 
 
 class TopApp(App[None]):
@@ -85,16 +65,13 @@ class TopApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Header()
-        yield QueryTable(cursor_type="row", zebra_stripes=True)
+        yield QueryTable()
         yield Input(placeholder="a part of name, checkpoint, state or error", id="filter")
         yield Static("Looking for queries.", id="message", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        table = self._table
-        for name in _COLUMNS:
-            table.add_column(name, key=name)
-        table.focus()
+        self._table.focus()
         self.set_interval(REFRESH_S, self.refresh_looks)
         self.refresh_looks()
 
@@ -121,7 +98,7 @@ class TopApp(App[None]):
     # -- keys -----------------------------------------------------------------------------------
 
     def action_end(self, kind: str) -> None:
-        self._ask_to_end(kind, self._selected)
+        self._ask_to_end(kind, self._table.selected)
 
     def action_order(self) -> None:
         """The next one."""
@@ -147,14 +124,14 @@ class TopApp(App[None]):
         self._filter.display = bool(self._filter.value)
         self._table.focus()
 
-    def on_data_table_row_selected(self) -> None:
-        found = self._selected
+    def on_query_table_selected(self) -> None:
+        found = self._table.selected
         if found is not None:
             at = found.location
             last_look = partial(self._last_look, at)
             self.push_screen(QueryScreen(at, last_look, self._asking, self._ask_to_end))
 
-    def on_data_table_row_highlighted(self) -> None:
+    def on_query_table_highlighted(self) -> None:
         self._tell()
 
     # -- on threads -----------------------------------------------------------------------------
@@ -190,14 +167,6 @@ class TopApp(App[None]):
     def _filter(self) -> Input:
         return self.screen_stack[0].query_one("#filter", Input)
 
-    @property
-    def _selected(self) -> QueryLook | None:
-        table = self._table
-        if not table.row_count:
-            return None
-        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-        return None if key is None else self._last_look(key)
-
     def _last_look(self, location: str) -> QueryLook | None:
         return self._by_location.get(location)
 
@@ -213,53 +182,15 @@ class TopApp(App[None]):
         """What was seen last, as it is wanted now. The cursor stays on its query."""
         found = shown(self._seen, self._order, self._text)
         self.sub_title = f"{len(found)} of {len(self._seen)}, by {self._order}"
-        table, selected = self._table, self._selected
-        places = {each.location: place for place, each in enumerate(found)}
-        for key in [row.value for row in table.rows]:
-            if key is not None and key not in places:
-                table.remove_row(key)
-        there = {row.value for row in table.rows}
-        now_ms = self._clock.now_ms()
-        for each in found:
-            cells = _cells(each, now_ms)
-            if each.location not in there:
-                table.add_row(*cells, key=each.location)
-                continue
-            for column, cell in zip(_COLUMNS, cells, strict=True):
-                if table.get_cell(each.location, column) != cell:
-                    table.update_cell(each.location, column, cell, update_width=True)
-        if [row.key.value for row in table.ordered_rows] != list(places):
-            table.sort("checkpoint", key=lambda cell: places[str(cell)])
-            if selected is not None and selected.location in places:
-                table.move_cursor(row=places[selected.location])
+        self._table.show(found, self._clock.now_ms())
         self._tell()
 
     def _tell(self) -> None:
         """Below the table: why the query under the cursor is not well, or that there is none."""
-        found = self._selected
+        found = self._table.selected
         text = f"There is no checkpoint in {', '.join(self._places)}." if found is None else ""
         if found is None and self._seen:
             text = f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all."
         if found is not None:
             text = found.error or (found.status.message or "" if found.status else "")
         self.screen_stack[0].query_one("#message", Static).update(text)
-
-
-def _cells(found: QueryLook, now_ms: int) -> list[Text]:
-    status = found.status
-    age_s = None if found.committed_at_ms is None else (now_ms - found.committed_at_ms) / 1000
-    return [
-        Text(found.name),
-        Text(found.state, style=_STYLES.get(found.state, "")),
-        _right(UNKNOWN if status is None or status.epoch < 0 else f"{status.epoch:,}"),
-        _right(UNKNOWN if age_s is None else f"{duration(age_s)} ago"),
-        _right(short(found.rows_per_second)),
-        _right(short(found.lag)),
-        _right(short(found.p99_ms)),
-        _right(UNKNOWN if status is None else str(status.restarts)),
-        Text(found.location),
-    ]
-
-
-def _right(text: str) -> Text:
-    return Text(text, justify="right")

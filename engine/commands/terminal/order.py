@@ -39,7 +39,7 @@ def shown(looks: Sequence[QueryLook], order: str, text: str) -> list[QueryLook]:
     :param text: a part of name, checkpoint, state or error, in any case; empty: all.
     """
     wanted = text.strip().lower()
-    found = [each for each in looks if wanted in _texts(each)]
+    found = [each for each in looks if not wanted or wanted in _texts(each)]
     key = ORDERS[order]
     if key is None:
         return found

@@ -1,0 +1,99 @@
+"""``continuous top`` of many queries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Footer
+
+from engine.base.clock import ManualClock
+from engine.commands.terminal import query_table
+from engine.commands.terminal.app import TopApp
+from engine.commands.terminal.looks import QueryLook
+from engine.commands.terminal.query_table import QueryTable
+from tests.simulation.terminals import label, until
+
+
+def test_more_queries_than_lines_leave_room_for_filter_and_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+
+    async def drive() -> None:
+        app = TopApp(["nowhere"])
+        async with app.run_test(size=(90, 24)) as pilot:
+            app._show([QueryLook(f"/{number}", "q", error="It is gone.") for number in range(100)])
+            await pilot.press("slash")
+            await until(pilot, lambda: label(pilot, "message") == "It is gone.", "why")
+            await pilot.pause()
+            lines = range(1, app.screen.query_one(Footer).region.y)
+            for name in ("filter", "message"):
+                region = app.screen.query_one(f"#{name}").region
+                assert region.height, name
+                assert {region.y, region.bottom - 1} <= set(lines), (name, region)
+
+    asyncio.run(drive())
+
+
+def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+    drawn: list[str] = []
+    cells = query_table.cells
+
+    def counted(found: QueryLook, now_ms: int) -> Sequence[tuple[str, str]]:
+        drawn.append(found.location)
+        return cells(found, now_ms)
+
+    monkeypatch.setattr(query_table, "cells", counted)
+    looks = [
+        QueryLook(f"/{number:04}", f"query {number}", committed_at_ms=10 * number)
+        for number in range(10_000)
+    ]
+
+    async def steps(pilot: Pilot[None], app: TopApp, clock: ManualClock) -> None:
+        table = app.screen.query_one(QueryTable)
+        for _ in range(5):
+            clock.advance(1.0)
+            app._show(looks)
+            await pilot.pause()
+        assert {f"/{number:04}" for number in range(15)} <= set(drawn)
+        await pilot.press("end")
+        assert table.selected is looks[-1]
+        await pilot.press("pageup", "up", "home", "down", "pagedown", "x")
+        assert 10 < table.cursor < 24
+        await pilot.press("slash", *"9999")
+        assert table.selected is looks[-1]
+        assert len(drawn) < 20 * 24 * 2, "screens of lines"
+
+    async def drive() -> None:
+        clock = ManualClock()
+        app = TopApp(["nowhere"], clock)
+        async with app.run_test(size=(90, 24)) as pilot:
+            await steps(pilot, app, clock)
+
+    asyncio.run(drive())
+
+
+def test_a_click_chooses_a_query_and_another_one_opens_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+
+    async def drive() -> None:
+        app = TopApp(["nowhere"])
+        async with app.run_test(size=(90, 24)) as pilot:
+            app._show([QueryLook(f"/{number}", "q") for number in range(100)])
+            await pilot.pause()
+            table = app.screen.query_one(QueryTable)
+            await pilot.click(QueryTable, offset=(3, 0))
+            assert table.cursor == 0, "that is the header"
+            await pilot.click(QueryTable, offset=(3, 6))
+            assert table.cursor == 5
+            assert len(app.screen_stack) == 1
+            await pilot.click(QueryTable, offset=(3, 6))
+            await until(pilot, lambda: len(app.screen_stack) == 2, "its charts")
+
+    asyncio.run(drive())
