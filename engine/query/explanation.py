@@ -210,9 +210,12 @@ def _needs(demand: Demand) -> str:
 def _explain_sparks(request: WriteRequest) -> Explanation:
     """Of a query that is handed to Spark."""
     df = request.df
-    jvm = df.sparkSession._jvm
+    jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
-    plan = str(jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "simple"))
+    # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.
+    state = df._jdf.sparkSession().sessionState()
+    execution = state.executePlan(as_written.analyzed(), as_written.mode())
+    plan = str(jvm.PythonSQLUtils.explainString(execution, "simple"))
     trigger = f"{request.trigger_kind}={request.trigger_value}"
     data = {
         "run_by": "spark",

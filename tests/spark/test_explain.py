@@ -102,6 +102,16 @@ def test_what_spark_runs_has_sparks_plan(spark: SparkSession) -> None:
     assert "Physical Plan" in found.text
 
 
+@pytest.mark.parametrize("mode", [None, "spark"])
+def test_what_spark_runs_of_sql_has_sparks_plan(spark: SparkSession, mode: str | None) -> None:
+    rate(spark).createOrReplaceTempView("ticks")
+    writer = write_stream(spark.sql("SELECT value FROM ticks WHERE value > 3")).format("noop")
+    writer = writer.trigger(availableNow=True) if mode is None else writer.mode(mode)
+    found = explain_query(writer)
+    assert found.data["run_by"] == "spark"
+    assert "value#" in found.text
+
+
 def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: SparkSession) -> None:
     writer = write_stream(rate(spark)).format("noop").option("refreshInterval", "1 hour")
     with pytest.raises(ConfigError) as caught:
