@@ -69,6 +69,15 @@ def test_all_that_would_be_refused_is_told_at_once(spark: SparkSession, tmp_path
     assert "no checkpoint location" in told
 
 
+@pytest.mark.parametrize("word", ["maybe", "dead-letter"])
+def test_a_wrong_option_is_no_reason_for_others(
+    spark: SparkSession, tmp_path: Path, word: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        explain_query(to_files(rate(spark), tmp_path).option("onBadRecord", word))
+    assert str(caught.value).startswith("Option onBadRecord")
+
+
 def test_too_few_slots_are_told(spark: SparkSession) -> None:
     counts = rate(spark, 2).groupBy("value").count()
     writer = write_stream(counts).format("noop").outputMode("update")

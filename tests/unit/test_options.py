@@ -4,6 +4,7 @@ import pytest
 
 from engine.base.connector_options import Options
 from engine.base.options import EngineOptions
+from engine.base.reasons import Reasons
 from engine.errors import ConfigError
 
 
@@ -125,3 +126,27 @@ def test_no_port_for_metrics(port: str) -> None:
 def test_an_address_for_metrics_needs_a_port() -> None:
     with pytest.raises(ConfigError, match="there is no metricsPort"):
         EngineOptions.take({"metricsHost": "0.0.0.0"})
+
+
+def test_all_wrong_options_of_the_engine_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        EngineOptions.take(
+            {"minEpochsToRetain": "x", "onBadRecord": "maybe", "refreshInterval": "soon"}
+        )
+    told = str(caught.value)
+    assert "for 3 reasons" in told
+    assert all(name in told for name in ("minEpochsToRetain", "onBadRecord", "refreshInterval"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"onBadRecord": "maybe", "deadLetterPath": "/l"}, {"onLateRecord": "dead-letter"}]
+)
+def test_a_wrong_option_is_one_reason_and_leaves_the_others_as_they_are(
+    wrong: dict[str, str],
+) -> None:
+    reasons = Reasons()
+    given = {**wrong, "reducers": "2", "path": "/x"}
+    own, rest = EngineOptions.take(given, reasons)
+    assert len(reasons.errors) == 1
+    assert own == EngineOptions(reducers=2)
+    assert rest == {"path": "/x"}
