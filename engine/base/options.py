@@ -274,7 +274,12 @@ class EngineOptions:
     @classmethod
     def has(cls, name: str) -> bool:
         """Whether an option, in any case, is one of the engine's own."""
-        return name.lower() in {_option(each).lower() for each in fields(cls)}
+        return name.lower() in map(str.lower, cls.names())
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Of all options."""
+        return [_option(each) for each in fields(cls)]
 
     @classmethod
     def take(
@@ -343,7 +348,8 @@ def _ports(option: str, text: str, *examples: str) -> PortRange:
 
 def _option(setting: Field[Any]) -> str:
     name = setting.name.removesuffix("_ms") if "interval" in setting.metadata else setting.name
-    return name.replace("_", "")
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 _REPLACED = {

@@ -55,6 +55,26 @@ def test_unknown_options_are_refused_with_the_nearest_name() -> None:
         options.refuse_others()
 
 
+def test_options_are_listed_once_however_often_they_were_taken() -> None:
+    options = Options("source tail", {"fileformt": "json"})
+    for name in ("delimiter", "header", "delimiter", "fileFormat"):
+        options.text(name)
+    with pytest.raises(ConfigError, match="There are delimiter, fileFormat, header") as caught:
+        options.refuse_others()
+    assert "Did you mean fileFormat?" in str(caught.value)
+
+
+def test_the_nearest_name_may_be_the_engines_at_a_sink_alone() -> None:
+    for owner, is_told in (("sink parquet", True), ("source tail", False)):
+        options = Options(owner, {"minEpochsToRetian": "7"})
+        options.text("path")
+        with pytest.raises(ConfigError, match="no option 'minepochstoretian'") as caught:
+            options.refuse_others()
+        assert ("Did you mean minEpochsToRetain?" in str(caught.value)) is is_told
+    with pytest.raises(ConfigError, match="Did you mean retrySinkFor"):
+        Options("sink noop", {"retrySinksFor": "7"}).refuse_others()
+
+
 def test_what_the_engine_and_spark_hand_in_is_not_refused() -> None:
     given = {"__x": "1", "checkpointLocation": "/c", "queryName": "q"}
     Options("sink noop", given).refuse_others()
