@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from engine.base.options import EngineOptions
 from engine.errors import ConfigError
 
 DEFAULT_PARALLELISM: Final = "__default_parallelism"
@@ -107,16 +108,17 @@ class Options:
     def refuse_others(self) -> None:
         """Call this when all options were taken.
 
-        :raises ConfigError: one was given that nobody took; names the nearest one.
+        :raises ConfigError: one was given that nobody took; names the nearest one. At a sink that
+            may be one of the engine, which are given there as well.
         """
         known = {name.lower(): name for name in self._taken}
+        shown = sorted(name for key, name in known.items() if not key.startswith("__"))
+        beside = EngineOptions.names() if self._owner.startswith("sink ") else []
+        nearby = {name.lower(): name for name in (*shown, *beside)}
         for name in self._given:
             if name in known or name in _SPARKS_OWN or name.startswith("__"):
                 continue
-            shown = sorted(each for each in self._taken if not each.startswith("__"))
-            near = difflib.get_close_matches(name, [each.lower() for each in shown], 1)
-            hint = f"Did you mean {known[near[0]]}? " if near else ""
-            raise ConfigError(
-                f"{self._owner} has no option {name!r}.",
-                hint=f"{hint}There are {', '.join(shown)}." if shown else "It has no options.",
-            )
+            near = difflib.get_close_matches(name, nearby, 1)
+            hint = f"Did you mean {nearby[near[0]]}? " if near else ""
+            there = f"There are {', '.join(shown)}." if shown else "It has no options."
+            raise ConfigError(f"{self._owner} has no option {name!r}.", hint=f"{hint}{there}")

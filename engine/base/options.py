@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from functools import partial
 from typing import Any, NamedTuple
 
+from engine.base.reasons import Reasons
 from engine.errors import ConfigError
 
 _UNITS_MS = {
@@ -272,40 +274,63 @@ class EngineOptions:
     @classmethod
     def has(cls, name: str) -> bool:
         """Whether an option, in any case, is one of the engine's own."""
-        return name.lower() in {_option(each).lower() for each in fields(cls)}
+        return name.lower() in map(str.lower, cls.names())
 
     @classmethod
-    def take(cls, options: Mapping[str, str]) -> tuple[EngineOptions, dict[str, str]]:
+    def names(cls) -> list[str]:
+        """Of all options."""
+        return [_option(each) for each in fields(cls)]
+
+    @classmethod
+    def take(
+        cls, options: Mapping[str, str], reasons: Reasons | None = None
+    ) -> tuple[EngineOptions, dict[str, str]]:
         """Split a query's options (any case) into the engine's own and the sink's.
 
+        :param reasons: hears what is wrong, in place of an error; an option that is wrong is then
+            left out.
         :raises ConfigError: an engine option is not a whole number, is too small, no interval, or
             none of the words it may be; or two of them contradict each other; or it is one of an
-            earlier release, and names the one in its place.
+            earlier release, and names the one in its place. All that is wrong is told at once.
         """
         by_name = {_option(each).lower(): each for each in fields(cls)}
         own: dict[str, Any] = {}
         rest: dict[str, str] = {}
+        found = Reasons() if reasons is None else reasons
         for key, value in options.items():
             option = by_name.get(key.lower())
             if key.lower() in _REPLACED:
-                raise _replaced(key)
-            if option is None:
+                found.hear(partial(_refuse_replaced, key))
+            elif option is None:
                 rest[key] = value
             else:
-                own[option.name] = _parsed(key, str(value), option.metadata)
-        taken = cls(**own)
-        if taken.keeps_letters != bool(taken.dead_letter_path):
-            raise ConfigError(
-                f"Option onBadRecord is {taken.on_bad_record!r}, onLateRecord is "
-                f"{taken.on_late_record!r} and deadLetterPath is {taken.dead_letter_path!r}: "
-                "letters need a folder, and it needs letters.",
-                hint='Set onBadRecord, onLateRecord, or both, to "dead-letter" and deadLetterPath '
-                "to a folder.",
-            )
+                own[option.name] = found.hear(partial(_parsed, key, str(value), option.metadata))
+        wrong = {name for name, value in own.items() if value is None}
+        if wrong & _OF_LETTERS or not found.hear(partial(_letters_fit, cls(**own))):
+            wrong |= _OF_LETTERS
+        taken = cls(**{name: value for name, value in own.items() if name not in wrong})
         # They raise here, not when they are used.
-        _ = taken.refresh_interval_ms, taken.empty_epoch_interval_ms, taken.ports
-        _ = taken.metrics_ports
+        for use in ("refresh_interval_ms", "empty_epoch_interval_ms", "ports", "metrics_ports"):
+            found.hear(partial(getattr, taken, use))
+        if reasons is None:
+            found.raise_any()
         return taken, rest
+
+
+_OF_LETTERS = frozenset({"on_bad_record", "on_late_record", "dead_letter_path"})
+
+
+def _letters_fit(taken: EngineOptions) -> bool:
+    """:raises ConfigError: they do not."""
+    if taken.keeps_letters != bool(taken.dead_letter_path):
+        raise ConfigError(
+            f"Option onBadRecord is {taken.on_bad_record!r}, onLateRecord is "
+            f"{taken.on_late_record!r} and deadLetterPath is {taken.dead_letter_path!r}: "
+            "letters need a folder, and it needs letters.",
+            hint='Set onBadRecord, onLateRecord, or both, to "dead-letter" and deadLetterPath '
+            "to a folder.",
+        )
+    return True
 
 
 def _ports(option: str, text: str, *examples: str) -> PortRange:
@@ -323,7 +348,8 @@ def _ports(option: str, text: str, *examples: str) -> PortRange:
 
 def _option(setting: Field[Any]) -> str:
     name = setting.name.removesuffix("_ms") if "interval" in setting.metadata else setting.name
-    return name.replace("_", "")
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 _REPLACED = {
@@ -332,8 +358,8 @@ _REPLACED = {
 }
 
 
-def _replaced(key: str) -> ConfigError:
-    return ConfigError(
+def _refuse_replaced(key: str) -> None:
+    raise ConfigError(
         f"There is no option {key} any more: what can come back by itself is retried for a time, "
         "and not so many times.",
         hint=f'Set option("{_REPLACED[key.lower()]}", "1 hour"), or "0 seconds" to fail at once. '

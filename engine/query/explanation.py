@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.base.options import EngineOptions
+from engine.base.reasons import Reasons
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.rescaling import wanted_reducers
@@ -28,7 +29,6 @@ from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
 from engine.query.planned import PlannedQuery, plan_request
-from engine.query.reasons import Reasons
 from engine.query.request_sink import bind_request_sink
 from engine.query.start import refuse_what_is_read_once
 from engine.query.stateful_start import shuffle_partitions
@@ -63,11 +63,11 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
     if not writer.runs_here():
         return _explain_sparks(request)
     found = Reasons()
+    options, rest = EngineOptions.take(request.sink_options, found)
     planned = found.hear(lambda: plan_request(request, reasons=found))
-    options, rest = found.hear(lambda: EngineOptions.take(request.sink_options)) or (None, {})
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     zone = str(request.df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    sink = found.hear(lambda: bind_request_sink(request, rest, options or EngineOptions(), zone))
+    sink = found.hear(lambda: bind_request_sink(request, rest, options, zone))
     if planned is not None and request.sink_format is not None:
         streams, name = planned.streams, request.sink_format
         found.hear(lambda: refuse_what_is_read_once(streams, name))
@@ -210,9 +210,12 @@ def _needs(demand: Demand) -> str:
 def _explain_sparks(request: WriteRequest) -> Explanation:
     """Of a query that is handed to Spark."""
     df = request.df
-    jvm = df.sparkSession._jvm
+    jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
-    plan = str(jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), "simple"))
+    # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.
+    state = df._jdf.sparkSession().sessionState()
+    execution = state.executePlan(as_written.analyzed(), as_written.mode())
+    plan = str(jvm.PythonSQLUtils.explainString(execution, "simple"))
     trigger = f"{request.trigger_kind}={request.trigger_value}"
     data = {
         "run_by": "spark",

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.base.options import EngineOptions, parse_interval_ms
+from engine.base.reasons import Reasons
 from engine.errors import ConfigError
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, SourceRelation, StaticJoin
 from engine.pipeline.stateful import Exchanged
 from engine.query.binding import bind_source
-from engine.query.reasons import Reasons
 from engine.query.stateful_start import (
     check_idle_streams,
     check_kept_partitions,
@@ -73,7 +73,7 @@ def plan_request(
     :raises ConfigError: it cannot run; lists all unsupported parts of it at once.
     """
     interval_ms = parse_interval_ms(str(request.trigger_value))
-    options, rest = EngineOptions.take(request.sink_options)
+    options, rest = EngineOptions.take(request.sink_options, reasons)
     policy = watermark_policy(request.df.sparkSession)
     streams, stages = plan_streams(request, options, overriding)
     planned = PlannedQuery(options, rest, interval_ms, streams, stages, policy)

@@ -69,6 +69,15 @@ def test_all_that_would_be_refused_is_told_at_once(spark: SparkSession, tmp_path
     assert "no checkpoint location" in told
 
 
+@pytest.mark.parametrize("word", ["maybe", "dead-letter"])
+def test_a_wrong_option_is_no_reason_for_others(
+    spark: SparkSession, tmp_path: Path, word: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        explain_query(to_files(rate(spark), tmp_path).option("onBadRecord", word))
+    assert str(caught.value).startswith("Option onBadRecord")
+
+
 def test_too_few_slots_are_told(spark: SparkSession) -> None:
     counts = rate(spark, 2).groupBy("value").count()
     writer = write_stream(counts).format("noop").outputMode("update")
@@ -100,6 +109,16 @@ def test_what_spark_runs_has_sparks_plan(spark: SparkSession) -> None:
     found = explain_query(write_stream(rate(spark)).format("noop").trigger(availableNow=True))
     assert found.data["run_by"] == "spark"
     assert "Physical Plan" in found.text
+
+
+@pytest.mark.parametrize("mode", [None, "spark"])
+def test_what_spark_runs_of_sql_has_sparks_plan(spark: SparkSession, mode: str | None) -> None:
+    rate(spark).createOrReplaceTempView("ticks")
+    writer = write_stream(spark.sql("SELECT value FROM ticks WHERE value > 3")).format("noop")
+    writer = writer.trigger(availableNow=True) if mode is None else writer.mode(mode)
+    found = explain_query(writer)
+    assert found.data["run_by"] == "spark"
+    assert "value#" in found.text
 
 
 def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from engine.base.connector_options import Options
 from engine.base.options import EngineOptions
+from engine.base.reasons import Reasons
 from engine.errors import ConfigError
 
 
@@ -52,6 +53,26 @@ def test_unknown_options_are_refused_with_the_nearest_name() -> None:
     options.integer("rowsPerSecond", 1, minimum=1)
     with pytest.raises(ConfigError, match=r"no option 'rowpersecond'.*Did you mean rowsPerSecond"):
         options.refuse_others()
+
+
+def test_options_are_listed_once_however_often_they_were_taken() -> None:
+    options = Options("source tail", {"fileformt": "json"})
+    for name in ("delimiter", "header", "delimiter", "fileFormat"):
+        options.text(name)
+    with pytest.raises(ConfigError, match="There are delimiter, fileFormat, header") as caught:
+        options.refuse_others()
+    assert "Did you mean fileFormat?" in str(caught.value)
+
+
+def test_the_nearest_name_may_be_the_engines_at_a_sink_alone() -> None:
+    for owner, is_told in (("sink parquet", True), ("source tail", False)):
+        options = Options(owner, {"minEpochsToRetian": "7"})
+        options.text("path")
+        with pytest.raises(ConfigError, match="no option 'minepochstoretian'") as caught:
+            options.refuse_others()
+        assert ("Did you mean minEpochsToRetain?" in str(caught.value)) is is_told
+    with pytest.raises(ConfigError, match="Did you mean retrySinkFor"):
+        Options("sink noop", {"retrySinksFor": "7"}).refuse_others()
 
 
 def test_what_the_engine_and_spark_hand_in_is_not_refused() -> None:
@@ -125,3 +146,27 @@ def test_no_port_for_metrics(port: str) -> None:
 def test_an_address_for_metrics_needs_a_port() -> None:
     with pytest.raises(ConfigError, match="there is no metricsPort"):
         EngineOptions.take({"metricsHost": "0.0.0.0"})
+
+
+def test_all_wrong_options_of_the_engine_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        EngineOptions.take(
+            {"minEpochsToRetain": "x", "onBadRecord": "maybe", "refreshInterval": "soon"}
+        )
+    told = str(caught.value)
+    assert "for 3 reasons" in told
+    assert all(name in told for name in ("minEpochsToRetain", "onBadRecord", "refreshInterval"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"onBadRecord": "maybe", "deadLetterPath": "/l"}, {"onLateRecord": "dead-letter"}]
+)
+def test_a_wrong_option_is_one_reason_and_leaves_the_others_as_they_are(
+    wrong: dict[str, str],
+) -> None:
+    reasons = Reasons()
+    given = {**wrong, "reducers": "2", "path": "/x"}
+    own, rest = EngineOptions.take(given, reasons)
+    assert len(reasons.errors) == 1
+    assert own == EngineOptions(reducers=2)
+    assert rest == {"path": "/x"}
