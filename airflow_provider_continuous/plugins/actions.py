@@ -23,8 +23,10 @@ from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.checkpoint.pins import Pin, get_pin
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import check_sink, find_target
 from engine.checkpoint.rewindable import RewindableSink
+from engine.checkpoint.standing_by import may_be_asked
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
@@ -103,11 +105,13 @@ def _stop(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
 def _ask_to_end(hook: CheckpointHook, what: Any, asked: Asked, by: str) -> Answer:
     """Of the run that the person has seen, and of no later one."""
     status = hook.status()
-    if not status.state.is_active:
+    if not may_be_asked(hook.checkpoint.storage, status.state):
         raise HTTPException(409, f"No run holds the checkpoint: the query is {status.state}.")
     if asked.get("run_id") not in (None, status.run_id):
         raise HTTPException(409, "Another run has taken over meanwhile. Look again.")
     hook.checkpoint.requests.ask(what, by=f"{by}, on Airflow's page", run_id=status.run_id)
+    if status.state is QueryState.LOST:
+        return {"message": f"The run is lost; its standby was asked to {what} the query."}
     ends = "finishes its open epochs and ends" if what == "drain" else "ends now"
     return {"message": f"The query was asked to {what}: it {ends}."}
 

@@ -11,8 +11,10 @@ from fastapi.testclient import TestClient
 from airflow_provider_continuous.hooks import checkpoint as hooks
 from airflow_provider_continuous.plugins import access, actions, pages
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.base.clock import SystemClock
 from engine.base.json_text import JSON
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -123,3 +125,20 @@ def test_a_rewind_needs_one_place_to_go_to(
 
     assert act(client, "rewind", **asked, dry_run=dry_run).status_code == 400
     assert ended.checkpoint.committed_epoch() == 9
+
+
+@pytest.mark.parametrize("action", ["drain", "stop"])
+def test_the_standby_of_a_lost_run_is_asked_to_end(
+    client: TestClient, live: LiveCheckpoint, action: str
+) -> None:
+    live.hold()
+    live.lose()
+    alone = act(client, action)
+    assert (alone.status_code, "the query is LOST" in alone.json()["detail"]) == (409, True)
+
+    OwnNote(live.checkpoint.storage, SystemClock()).tell()
+    asked = act(client, action, run_id="run-1")
+
+    assert asked.status_code == 200, asked.text
+    assert "its standby was asked to" in asked.json()["message"]
+    assert live.checkpoint.requests.pending("run-1") == action
