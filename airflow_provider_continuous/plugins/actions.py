@@ -22,7 +22,11 @@ from airflow_provider_continuous.plugins.access import Person, Viewer
 from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.checkpoint.pins import Pin, get_pin
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.rewind import check_sink, find_target
 from engine.checkpoint.rewindable import RewindableSink
+from engine.checkpoint.standing_by import may_be_asked
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
@@ -101,11 +105,13 @@ def _stop(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
 def _ask_to_end(hook: CheckpointHook, what: Any, asked: Asked, by: str) -> Answer:
     """Of the run that the person has seen, and of no later one."""
     status = hook.status()
-    if not status.state.is_active:
+    if not may_be_asked(hook.checkpoint.storage, status.state):
         raise HTTPException(409, f"No run holds the checkpoint: the query is {status.state}.")
     if asked.get("run_id") not in (None, status.run_id):
         raise HTTPException(409, "Another run has taken over meanwhile. Look again.")
     hook.checkpoint.requests.ask(what, by=f"{by}, on Airflow's page", run_id=status.run_id)
+    if status.state is QueryState.LOST:
+        return {"message": f"The run is lost; its standby was asked to {what} the query."}
     ends = "finishes its open epochs and ends" if what == "drain" else "ends now"
     return {"message": f"The query was asked to {what}: it {ends}."}
 
@@ -136,39 +142,46 @@ def _prune(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
 
 
 def _rewind(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
-    target = _whole(asked, "to_epoch")
-    if target is None:
-        raise ConfigError("to_epoch is missing.", hint="Say which epoch is to be the last one.")
+    epoch, name = _whole(asked, "to_epoch"), asked.get("to_pin")
+    if (epoch is None) == (name is None):
+        raise ConfigError(
+            "A rewind goes to an epoch or to a pin.", hint="Say one of the two: to_epoch or to_pin."
+        )
+    target = get_pin(hook.checkpoint.storage, str(name)) if epoch is None else epoch
     if not _is_dry(asked):
-        report = hook.rewind(target)
+        report = hook.rewind(epoch, to_pin=target.name if isinstance(target, Pin) else None)
         return {
             "message": f"Rewound from epoch {report.from_epoch:,} to {report.to_epoch:,}; the next "
             f"start goes on at {report.to_epoch + 1:,}.",
             "report": report.to_dict(),
         }
-    status, epochs = hook.status(), hook.epochs()
+    status = hook.status()
     if status.state.is_active:
         raise HTTPException(409, f"The query is {status.state}: drain it first.")
-    if target not in epochs:
-        raise ConfigError(f"Epoch {target} is not there.", hint="Choose one of the list below.")
-    undone = [epoch for epoch in epochs if epoch > target]
-    pins = [pin.name for pin in hook.pins() if pin.epoch > target]
+    return _undoing(hook, find_target(hook.checkpoint, target), status.epoch)
+
+
+def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
+    """What a rewind would undo; epochs that are pruned, behind a pin, go as well."""
+    undone = committed - target.epoch
+    epochs = f"{undone:,} epochs would be undone"
+    if undone:
+        epochs += f", {target.epoch + 1:,} to {committed:,}"
     rows = _of_their_rows(RewindableSink.of(recorded_sink(hook.checkpoint)), target)
+    pins = [pin.name for pin in hook.pins() if pin.epoch > target.epoch]
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""
     return {
-        "message": f"{len(undone):,} epochs would be undone"
-        f"{f', {undone[0]:,} to {undone[-1]:,}' if undone else ''}. {rows}{lost}",
-        "report": {"to_epoch": target, "undone": len(undone), "pins": pins, "dry_run": True},
+        "message": f"{epochs}. {rows}{lost}",
+        "report": {"to_epoch": target.epoch, "undone": undone, "pins": pins, "dry_run": True},
     }
 
 
-def _of_their_rows(sink: RewindableSink, epoch: int) -> str:
+def _of_their_rows(sink: RewindableSink, target: Pin) -> str:
     """What becomes of the rows of later epochs."""
     if sink.rewind is None:
         return "The sink cannot take rows back from here: the rewind will be refused."
     try:
-        if sink.check is not None:
-            sink.check(epoch)
+        check_sink(sink, target)
     except ConfigError as error:
         return f"The rewind will be refused: {redact(str(error))}"
     if sink.keeps_rows:

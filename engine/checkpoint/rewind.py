@@ -273,12 +273,10 @@ def was_rewound(checkpoint: CheckpointFolder) -> bool:
     return checkpoint.storage.exists(DONE)
 
 
-def _check(
-    checkpoint: CheckpointFolder, target: int | Pin, sink: RewindableSink, accept_repeats: bool
-) -> Pin:
-    """The epoch with its entries.
+def find_target(checkpoint: CheckpointFolder, target: int | Pin) -> Pin:
+    """The epoch with its entries, as a pin of no name unless it is one.
 
-    :raises ContinuousError: the rewind is not possible.
+    :raises ConfigError: it is not there, or the state behind it is not.
     """
     if isinstance(target, Pin):
         pin = target
@@ -286,8 +284,27 @@ def _check(
     else:
         pin = Pin("", target, 0, *committed_entries(checkpoint, target))
     _check_state(checkpoint, pin)
+    return pin
+
+
+def check_sink(sink: RewindableSink, pin: Pin) -> None:
+    """Ask the sink whether it finds the epoch again.
+
+    :raises ConfigError: it does not.
+    """
     if sink.check is not None:
         sink.check(pin.epoch, *_position(pin.sink_position))
+
+
+def _check(
+    checkpoint: CheckpointFolder, target: int | Pin, sink: RewindableSink, accept_repeats: bool
+) -> Pin:
+    """The epoch with its entries.
+
+    :raises ContinuousError: the rewind is not possible.
+    """
+    pin = find_target(checkpoint, target)
+    check_sink(sink, pin)
     if sink.rewind is not None:
         return pin
     if sink.remembers:

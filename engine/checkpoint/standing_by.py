@@ -17,6 +17,7 @@ from typing import Any, Final
 from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import dump, load_object
 from engine.checkpoint.process import Process
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointError
 
@@ -66,6 +67,15 @@ def standing_by(storage: Storage, clock: Clock | None = None) -> list[StandingBy
         if runs or (runs is None and now_ms - one.seen_at_ms <= FORGOTTEN_S * 1000)
     ]
     return sorted(found, key=lambda one: one.since_ms)
+
+
+def may_be_asked(storage: Storage, state: QueryState) -> bool:
+    """Whether a run, or a standby in its place, may still end the query as it is asked to.
+
+    :param state: of the query, as its checkpoint tells it.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    return bool(standing_by(storage)) if state is QueryState.LOST else state.is_active
 
 
 def goes_on(storage: Storage, clock: Clock | None = None) -> bool:

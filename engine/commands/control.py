@@ -11,7 +11,7 @@ from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.standing_by import standing_by
+from engine.checkpoint.standing_by import may_be_asked
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 from engine.errors import CheckpointCorruptError, CheckpointError
@@ -50,7 +50,7 @@ def asker(command: str) -> str:
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
-    if _goes_on(checkpoint, before):
+    if may_be_asked(checkpoint.storage, before.state):
         checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
         after, is_over = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
         text = f"The query is {after.state}, last committed epoch {after.epoch}."
@@ -79,7 +79,8 @@ def _wait_for_end(
             now = checkpoint.status()
             if run.state is QueryState.LOST and now.state.is_active:
                 run = now  # its standby was faster, and has heard what the lost run was asked
-            is_over = now.run_id != run.run_id or not _goes_on(checkpoint, now)
+            may_end = may_be_asked(checkpoint.storage, now.state)
+            is_over = now.run_id != run.run_id or not may_end
             if is_over or is_late:
                 return now, is_over
             run = now
@@ -87,10 +88,3 @@ def _wait_for_end(
             if is_late or isinstance(exc, CheckpointCorruptError):
                 raise
         clock.sleep(_POLL_S)
-
-
-def _goes_on(checkpoint: Checkpoint, status: CheckpointStatus) -> bool:
-    """Whether a run, or a standby in its place, may still end the query as it is asked to."""
-    if status.state is QueryState.LOST:
-        return bool(standing_by(checkpoint.storage))
-    return status.state.is_active
