@@ -132,6 +132,16 @@ class Folder:
         except Exception as exc:
             raise _cannot_list(self.top, exc) from exc
 
+    def is_folder(self) -> bool:
+        """Whether it is there, and no file.
+
+        :raises CheckpointError: the storage does not answer.
+        """
+        try:
+            return bool(self.fs.isdir(self.path))
+        except Exception as exc:
+            raise _cannot_list(self.top, exc) from exc
+
     def below(self) -> list[Folder] | None:
         """The folders in it, without those of logs; None: it is a checkpoint. Told by the names in
         it, with one listing.

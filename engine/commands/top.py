@@ -18,9 +18,11 @@ _JSON_LOOK_S: Final = 60.0
 def top(args: Namespace) -> Result:
     """Show the queries of some places until a key ends it.
 
-    :raises ConfigError: this is no terminal, or a package is missing.
+    :raises ConfigError: a place is empty, this is no terminal, or a package is missing.
     """
     places = args.places or ["."]
+    if not all(place.strip() for place in places):
+        raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
     if args.json:
         looks = Looks(places)
         data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}

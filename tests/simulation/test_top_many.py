@@ -129,3 +129,26 @@ def test_folders_that_are_not_looked_into_are_told(
         await until(pilot, lambda: told in label(pilot, "message"), "what is missing")
 
     driven([str(tmp_path)], steps)
+
+
+def test_an_empty_place_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--json", ""], [".", ""]):
+        assert main(["top", *given]) == 2
+        assert "The checkpoint location is empty." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_place_that_is_no_folder_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    Checkpoint(str(tmp_path / "root/q")).create_or_read_query_id("q")
+    (tmp_path / "root/q/offsets").mkdir(exist_ok=True)
+    (tmp_path / "file").write_bytes(b"")
+    place, told = str(tmp_path / name), f"There is no folder {tmp_path / name}."
+    assert main(["top", "--json", str(tmp_path / "root"), place]) == 1
+    printed = capsys.readouterr()
+    assert told in printed.err
+    query, missing = json.loads(printed.out)["queries"]
+    assert query["name"] == "q"
+    assert (missing["location"], missing["state"]) == (place, "UNREADABLE")
+    assert told in missing["error"]

@@ -12,9 +12,9 @@ from typing import Any, Final
 from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
+from engine.checkpoint.find import Folder, checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ContinuousError
+from engine.errors import CheckpointError, ContinuousError
 from engine.redaction.logs import redact
 
 AT_ONCE: Final = 16
@@ -168,6 +168,12 @@ def _found(places: Sequence[str]) -> list[QueryLook]:
                 top = place.rstrip("/") or place
                 for below in checkpoints_below(place):
                     locations.append(f"{top}/{below}" if below else top)
+                if not locations and not Folder.open(place).is_folder():
+                    raise CheckpointError(
+                        f"There is no folder {place}.",
+                        hint="Check the location; a query creates its checkpoint when it first "
+                        "runs.",
+                    )
         except Exception as exc:  # of whichever storage
             found[place] = QueryLook(place, place, error=_why(exc))
         for each in sorted(locations):
