@@ -47,10 +47,20 @@ def asker(command: str) -> str:
     return f"python -m engine {command}, process {os.getpid()} on {socket.gethostname()}"
 
 
+def goes_on(checkpoint: Checkpoint, status: CheckpointStatus) -> bool:
+    """Whether a run, or a standby in its place, may still end the query as it is asked to.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    if status.state is QueryState.LOST:
+        return bool(standing_by(checkpoint.storage))
+    return status.state.is_active
+
+
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
-    if _goes_on(checkpoint, before):
+    if goes_on(checkpoint, before):
         checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
         after, is_over = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
         text = f"The query is {after.state}, last committed epoch {after.epoch}."
@@ -79,7 +89,7 @@ def _wait_for_end(
             now = checkpoint.status()
             if run.state is QueryState.LOST and now.state.is_active:
                 run = now  # its standby was faster, and has heard what the lost run was asked
-            is_over = now.run_id != run.run_id or not _goes_on(checkpoint, now)
+            is_over = now.run_id != run.run_id or not goes_on(checkpoint, now)
             if is_over or is_late:
                 return now, is_over
             run = now
@@ -87,10 +97,3 @@ def _wait_for_end(
             if is_late or isinstance(exc, CheckpointCorruptError):
                 raise
         clock.sleep(_POLL_S)
-
-
-def _goes_on(checkpoint: Checkpoint, status: CheckpointStatus) -> bool:
-    """Whether a run, or a standby in its place, may still end the query as it is asked to."""
-    if status.state is QueryState.LOST:
-        return bool(standing_by(checkpoint.storage))
-    return status.state.is_active
