@@ -24,7 +24,7 @@ from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import QueryOverview, overview_of
 from airflow_provider_continuous.view.roots import Root, open_location, opened_by, resolved
-from engine.checkpoint.find import DEPTH_MAX, FOLDERS_MAX, Folder
+from engine.checkpoint.find import DEPTH_MAX, Folder
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
@@ -36,6 +36,8 @@ COLLECTED_WITHIN_S = 1.0
 """So long it may take to put together what has answered."""
 REFRESHED_WITHIN_S = 1.0
 """Who asks for a list that was there before gets the earlier one if the new one takes longer."""
+FOLDERS_MAX = 2_000
+"""How many folders are looked into for each root."""
 _KEPT_MAX = 16
 _KNOWN_MAX = 50_000
 """So many queries are remembered as they were seen last."""

@@ -15,8 +15,8 @@ from engine.errors import CheckpointError, ContinuousError
 
 DEPTH_MAX = 4
 """How many folders below another one a checkpoint may lie."""
-FOLDERS_MAX = 2_000
-"""How many folders are looked into."""
+FOLDERS_MAX = 100_000
+"""How many folders are looked into: ten thousand queries, each in a folder of a project."""
 LOGS_SUFFIX = ".logs"
 """A folder beside a checkpoint, of its name and this, holds the output of its query's processes."""
 _LOGS = ("offsets", "commits")
@@ -68,11 +68,17 @@ def checkpoints_below(top: str, storage_options: Mapping[str, Any] | None = None
 
     :returns: relative to ``top``, which is ``""`` itself; in no order.
     :raises ConfigError: the scheme is not known, or the package for it is missing.
-    :raises CheckpointError: the storage cannot be opened, or listed.
+    :raises CheckpointError: the storage cannot be opened, or listed; or, behind what was found,
+        there are more folders.
     """
     folder = Folder.open(top, storage_options)
     waiting, looked_into = deque([folder]), 0
-    while waiting and looked_into < FOLDERS_MAX:
+    while waiting:
+        if looked_into >= FOLDERS_MAX:
+            raise CheckpointError(
+                f"More than {FOLDERS_MAX} folders in {top} are not looked into.",
+                hint="Name folders further below, or a pattern.",
+            )
         folder = waiting.popleft()
         looked_into += 1
         below = folder.below()
@@ -123,6 +129,16 @@ class Folder:
         """
         try:
             return bool(self.fs.exists(self.path))
+        except Exception as exc:
+            raise _cannot_list(self.top, exc) from exc
+
+    def is_folder(self) -> bool:
+        """Whether it is there, and no file.
+
+        :raises CheckpointError: the storage does not answer.
+        """
+        try:
+            return bool(self.fs.isdir(self.path))
         except Exception as exc:
             raise _cannot_list(self.top, exc) from exc
 

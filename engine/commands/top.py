@@ -7,9 +7,9 @@ import sys
 from argparse import Namespace
 from typing import Final
 
-from engine.commands.result import DONE, Result
+from engine.commands.result import DONE, FAILED, Result
 from engine.commands.terminal.looks import Looks
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
 
 INSTALL: Final = "pip install 'airflow-provider-continuous[top]'"
 _JSON_LOOK_S: Final = 60.0
@@ -18,12 +18,17 @@ _JSON_LOOK_S: Final = 60.0
 def top(args: Namespace) -> Result:
     """Show the queries of some places until a key ends it.
 
-    :raises ConfigError: this is no terminal, or a package is missing.
+    :raises ConfigError: a place is empty, this is no terminal, or a package is missing.
     """
     places = args.places or ["."]
+    if not all(place.strip() for place in places):
+        raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
     if args.json:
-        found = Looks(places).refresh(_JSON_LOOK_S)
-        return Result({"queries": [each.to_dict() for each in found]}, "", DONE)
+        looks = Looks(places)
+        data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}
+        missing = " ".join(each.error or "" for each in looks.unlisted)
+        error = CheckpointError(missing) if missing else None
+        return Result(data, "", FAILED if error else DONE, error)
     # It is drawn on standard error.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise ConfigError(

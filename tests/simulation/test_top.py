@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,10 @@ from textual.widgets import Sparkline
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import checkpoints_below
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.commands.command_line import main
 from engine.commands.terminal import looks, query_screen
@@ -31,6 +35,7 @@ from engine.errors import CheckpointError
 from engine.query.handle import ContinuousQuery
 from tests.simulation.story import WAIT_S, Story, await_status
 from tests.simulation.terminals import Terminal, driven, label, shown, until
+from tests.unit.leases import held_by
 from tests.waiting import wait_until
 
 
@@ -240,6 +245,32 @@ def test_a_query_ends_only_if_that_is_confirmed(
     driven([str(story.folder)], steps)
     assert story.checkpoint.status().state is QueryState.STOPPED
     assert query.awaitTermination(WAIT_S), "the lease tells the end a moment before"
+
+
+def test_the_standby_of_a_lost_query_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "orders"))
+    checkpoint.create_or_read_query_id("orders")
+    lease = Lease.acquire(checkpoint, run_id="run")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as killed:
+        held_by(checkpoint, lease, Process.of(killed.pid))
+    assert checkpoint.status().state is QueryState.LOST
+    told: list[str] = []
+    monkeypatch.setattr(TopApp, "notify", lambda app, text, **_: told.append(text))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot) and shown(pilot)[0][1] == "LOST", "it is lost")
+        await pilot.press("d")
+        await until(pilot, lambda: told == ["No run holds the checkpoint."], "there is nobody")
+        OwnNote(checkpoint.storage, SystemClock()).tell()
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen), "a question")
+        await pilot.press("y")
+        await until(pilot, lambda: "orders was asked to drain." in told, "the request")
+
+    driven([str(tmp_path)], steps)
+    assert checkpoint.requests.pending("run") == "drain"
 
 
 def test_a_small_screen_has_the_whole_question(tmp_path: Path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Footer
 
 from engine.base.clock import ManualClock
+from engine.checkpoint import find
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.commands.command_line import main
 from engine.commands.terminal import query_table
 from engine.commands.terminal.app import TopApp
 from engine.commands.terminal.looks import QueryLook
 from engine.commands.terminal.query_table import QueryTable
-from tests.simulation.terminals import label, until
+from tests.simulation.terminals import driven, label, until
 
 
 def test_more_queries_than_lines_leave_room_for_filter_and_error(
@@ -97,3 +103,52 @@ def test_a_click_chooses_a_query_and_another_one_opens_it(
             await until(pilot, lambda: len(app.screen_stack) == 2, "its charts")
 
     asyncio.run(drive())
+
+
+def test_folders_that_are_not_looked_into_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        Checkpoint(str(tmp_path / f"{number}/data/checkpoint")).commits.add(0, CommitEntry())
+        (tmp_path / f"{number}/data/checkpoint/offsets").mkdir()
+    told = f"More than 9 folders in {tmp_path} are not looked into."
+    monkeypatch.setattr(find, "FOLDERS_MAX", 10)
+    assert main(["top", "--json", str(tmp_path)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["queries"]) == 3
+
+    monkeypatch.setattr(find, "FOLDERS_MAX", 9)
+    assert main(["top", "--json", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert told in printed.err
+    place, *queries = json.loads(printed.out)["queries"]
+    assert place["location"] == str(tmp_path)
+    assert told in place["error"]
+    assert len(queries) == 2
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: told in label(pilot, "message"), "what is missing")
+
+    driven([str(tmp_path)], steps)
+
+
+def test_an_empty_place_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["--json", ""], [".", ""]):
+        assert main(["top", *given]) == 2
+        assert "The checkpoint location is empty." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_place_that_is_no_folder_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    Checkpoint(str(tmp_path / "root/q")).create_or_read_query_id("q")
+    (tmp_path / "root/q/offsets").mkdir(exist_ok=True)
+    (tmp_path / "file").write_bytes(b"")
+    place, told = str(tmp_path / name), f"There is no folder {tmp_path / name}."
+    assert main(["top", "--json", str(tmp_path / "root"), place]) == 1
+    printed = capsys.readouterr()
+    assert told in printed.err
+    query, missing = json.loads(printed.out)["queries"]
+    assert query["name"] == "q"
+    assert (missing["location"], missing["state"]) == (place, "UNREADABLE")
+    assert told in missing["error"]

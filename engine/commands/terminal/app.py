@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import ClassVar, Final
@@ -15,6 +15,7 @@ from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.requests import RequestKind
+from engine.checkpoint.standing_by import may_be_asked
 from engine.commands.control import asker
 from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook
@@ -85,15 +86,33 @@ class TopApp(App[None]):
         """Ask the person, then the query."""
         assert kind in ("drain", "stop")
         wanted: RequestKind = "drain" if kind == "drain" else "stop"
-        if found is None or found.status is None or not found.status.state.is_active:
-            self.notify("No run holds the checkpoint.", severity="warning")
+        if found is None or found.status is None:
+            self._tell_that_nobody_runs_it()
             return
+        status = found.status
 
         def answered(confirmed: bool | None) -> None:
             if confirmed:
                 self.run_worker(lambda: self._ask(wanted, found), thread=True)
 
-        self.push_screen(ConfirmScreen(wanted, found.name), answered)
+        def ask(somebody_runs_it: bool) -> None:
+            if isinstance(self.screen, ConfirmScreen):
+                return  # the key was pressed twice
+            if somebody_runs_it:
+                self.push_screen(ConfirmScreen(wanted, found.name), answered)
+            else:
+                self._tell_that_nobody_runs_it()
+
+        def look() -> None:
+            storage = Checkpoint(found.location).storage
+            somebody = self._answer(found, lambda: may_be_asked(storage, status.state))
+            if somebody is not None:
+                self.call_from_thread(ask, somebody)
+
+        self.run_worker(look, thread=True)
+
+    def _tell_that_nobody_runs_it(self) -> None:
+        self.notify("No run holds the checkpoint.", severity="warning")
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -143,19 +162,25 @@ class TopApp(App[None]):
     def _ask(self, kind: RequestKind, found: QueryLook) -> None:
         assert found.status is not None
         run_id = found.status.run_id
-        asked = self._asking.submit(
-            lambda: Checkpoint(found.location).requests.ask(kind, by=asker("top"), run_id=run_id)
-        )
+
+        def ask() -> bool:
+            Checkpoint(found.location).requests.ask(kind, by=asker("top"), run_id=run_id)
+            return True
+
+        if self._answer(found, ask):
+            told = f"{found.name} was asked to {kind}."
+            self.call_from_thread(self.notify, told, markup=False)
+
+    def _answer(self, found: QueryLook, ask: Callable[[], bool]) -> bool | None:
+        """What a checkpoint says; None: it does not answer, which is told."""
         try:
-            asked.result(ANSWER_S)
+            return self._asking.submit(ask).result(ANSWER_S)
         except FutureTimeoutError:
-            silent = f"{found.name} has not answered for {ANSWER_S:.0f} s."
-            self.call_from_thread(self.notify, silent, severity="error", markup=False)
-            return
+            told = f"{found.name} has not answered for {ANSWER_S:.0f} s."
         except (ContinuousError, OSError) as exc:
-            self.call_from_thread(self.notify, str(exc), severity="error", markup=False)
-            return
-        self.call_from_thread(self.notify, f"{found.name} was asked to {kind}.", markup=False)
+            told = str(exc)
+        self.call_from_thread(self.notify, told, severity="error", markup=False)
+        return None
 
     # -- showing --------------------------------------------------------------------------------
 

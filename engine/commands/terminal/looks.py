@@ -12,9 +12,9 @@ from typing import Any, Final
 from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.find import checkpoints_below, find_checkpoints, is_pattern
+from engine.checkpoint.find import Folder, checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
-from engine.errors import ContinuousError
+from engine.errors import CheckpointError, ContinuousError
 from engine.redaction.logs import redact
 
 AT_ONCE: Final = 16
@@ -130,6 +130,11 @@ class Looks:
                     self._known[location] = replace(self._known[location], silent_s=silent_s)
         return list(self._known.values())
 
+    @property
+    def unlisted(self) -> list[QueryLook]:
+        """The places that could not be listed, or not to their end, and why."""
+        return list(self._unlisted.values())
+
     def _find(self, wait_s: float) -> None:
         now_s = self._clock.monotonic_s()
         if self._finding is None and (
@@ -151,22 +156,27 @@ class Looks:
 
 
 def _found(places: Sequence[str]) -> list[QueryLook]:
-    """A look at each checkpoint that has nothing of it yet; a place that cannot be listed says
-    why."""
+    """A look at each checkpoint that has nothing of it yet; a place that cannot be listed, or not
+    to its end, says why before what was found."""
     found: dict[str, QueryLook] = {}
     for place in places:
+        locations: list[str] = []
         try:
             if is_pattern(place):
                 locations = find_checkpoints(place)
             else:
                 top = place.rstrip("/") or place
-                locations = [
-                    f"{top}/{below}" if below else top for below in sorted(checkpoints_below(place))
-                ]
+                for below in checkpoints_below(place):
+                    locations.append(f"{top}/{below}" if below else top)
+                if not locations and not Folder.open(place).is_folder():
+                    raise CheckpointError(
+                        f"There is no folder {place}.",
+                        hint="Check the location; a query creates its checkpoint when it first "
+                        "runs.",
+                    )
         except Exception as exc:  # of whichever storage
             found[place] = QueryLook(place, place, error=_why(exc))
-            continue
-        for each in locations:
+        for each in sorted(locations):
             name = each.rstrip("/").rpartition("/")[2]
             found.setdefault(each, QueryLook(each, name))
     return list(found.values())
