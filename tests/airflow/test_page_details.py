@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.base.json_text import excerpt
+from engine.base.moments import iso_timestamp
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.storage.local_storage import LocalStorage
@@ -100,6 +102,42 @@ def test_a_restart_is_told_with_its_reason() -> None:
 
     assert (mark["at_s"], mark["kind"]) == (1767225602.5, "restarted")
     assert mark["reason"] == "the broker has gone"
+
+
+def told_of_nothing(live: LiveCheckpoint, window: str) -> Any:
+    series = query_details(KnownQuery(live.location), with_records=False, window=window)["series"]
+    return series["nothing"]
+
+
+def test_a_window_in_which_nothing_was_committed_is_told_with_a_wider_one(
+    live: LiveCheckpoint,
+) -> None:
+    early = "There is nothing to draw before two epochs are committed."
+    assert told_of_nothing(live, "1h") == {"why": early, "wider": None}
+    live.commit(0, 1, 2)
+    unkept = "The checkpoint has no history to draw."
+    assert told_of_nothing(live, "7d") == {"why": unkept, "wider": None}
+
+    ended_ms = round(time.time() * 1000) - 2 * 3600 * 1000
+    live.checkpoint.progress.write(
+        [report(each, timestamp=iso_timestamp(ended_ms + each * 10_000)) for each in range(3)]
+    )
+
+    for window in ("5m", "1h"):
+        told = told_of_nothing(live, window)
+        assert told["why"].startswith(f"Nothing was committed in the last {window}; ")
+        assert told["wider"] == "12h"
+    assert told_of_nothing(live, "12h") is None
+
+
+def test_a_history_that_ended_before_every_window_is_told(live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+    live.checkpoint.progress.write([report(0), report(1)])
+
+    assert told_of_nothing(live, "7d") == {
+        "why": "Nothing was committed in the last 7d; the history ends at 2026-01-01 00:00:04 UTC.",
+        "wider": None,
+    }
 
 
 def test_the_partition_that_is_furthest_behind_comes_first() -> None:
