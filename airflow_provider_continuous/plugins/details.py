@@ -13,13 +13,18 @@ from airflow_provider_continuous.plugins.driver_logs import log_tail
 from airflow_provider_continuous.plugins.letters import letters_of
 from airflow_provider_continuous.plugins.partitions import partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
-from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, series_of
+from airflow_provider_continuous.plugins.series import (
+    SHOWN_FIRST,
+    WINDOWS,
+    nothing_drawn,
+    series_of,
+)
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.overview import look_at
 from engine.base.json_text import load
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
-from engine.checkpoint.query_history import history
+from engine.checkpoint.query_history import read_history, seen_since
 from engine.checkpoint.standing_by import standing_by
 from engine.errors import CheckpointError
 
@@ -77,9 +82,16 @@ def query_details(
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last, checkpoint.committed_offsets),
         "window": window,
-        "series": series_of(history(checkpoint, round((time.time() - WINDOWS[window]) * 1000))),
+        "series": _series(checkpoint, window, overview.status.epoch),
         "size": checkpoint_size(checkpoint),
     }
+
+
+def _series(checkpoint: Checkpoint, window: str, epoch: int) -> dict[str, Any]:
+    kept, now_ms = read_history(checkpoint), time.time() * 1000
+    ends_ms = [point.end_ms for point in kept.points()]
+    drawn = seen_since(kept, round(now_ms - WINDOWS[window] * 1000))
+    return {**series_of(drawn), "nothing": nothing_drawn(ends_ms, window, now_ms, epoch)}
 
 
 def checkpoint_size(checkpoint: Checkpoint) -> list[dict[str, Any]]:

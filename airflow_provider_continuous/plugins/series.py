@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from airflow_provider_continuous.plugins.formats import moment
 from engine.history.view import HistoryView
 
 WINDOWS: Final = {"5m": 5 * 60, "1h": 60 * 60, "12h": 12 * 60 * 60, "7d": 7 * 24 * 60 * 60}
@@ -67,6 +68,33 @@ def series_of(history: HistoryView) -> dict[str, Any]:
         },
         "marks": [{**asdict(mark), "at_s": mark.at_ms / 1000} for mark in history.marks],
     }
+
+
+def nothing_drawn(
+    ends_ms: Sequence[int], window: str, now_ms: float, epoch: int
+) -> dict[str, Any] | None:
+    """Return ``{why, wider}`` if a window has less than the two points that a line needs.
+
+    ``wider`` is the next window that has them, None if there is none.
+
+    :param ends_ms: of all points of the history, oldest first.
+    :param epoch: the last committed one.
+    """
+    counts = {
+        name: sum(end_ms > now_ms - length_s * 1000 for end_ms in ends_ms)
+        for name, length_s in WINDOWS.items()
+    }
+    if counts[window] > 1:
+        return None
+    if len(ends_ms) > 1:
+        what = "There is one point alone" if counts[window] else "Nothing was committed"
+        why = f"{what} in the last {window}; the history ends at {moment(ends_ms[-1])}."
+    elif epoch < 1:
+        why = "There is nothing to draw before two epochs are committed."
+    else:
+        few = "one point alone, too few" if ends_ms else "no history"
+        why = f"The checkpoint has {few} to draw."
+    return {"why": why, "wider": next((name for name in WINDOWS if counts[name] > 1), None)}
 
 
 def _pauses(history: HistoryView, ends_ms: Sequence[int]) -> list[int]:

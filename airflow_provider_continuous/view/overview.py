@@ -112,6 +112,7 @@ class QueryOverview:
             "next_attempt_at_ms": status.next_attempt_at_ms,
             "error": self.error,
             "started_at_ms": status.started_at_ms,
+            "heartbeat_at_ms": status.heartbeat_at_ms,
             "committed_at_ms": self.committed_at_ms,
             "host": status.host,
             "pid": status.pid,

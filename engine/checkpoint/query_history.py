@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from engine.checkpoint.folder import CheckpointFolder
+from engine.history.folding import History
 from engine.history.measures import committed_at_ms, measured
 from engine.history.stored import StoredHistory
 from engine.history.view import HistoryView, view
@@ -24,14 +25,24 @@ def history(checkpoint: CheckpointFolder, since_ms: int | None = None) -> Histor
     :raises CheckpointVersionError: a newer engine has written it.
     :raises CheckpointError: it cannot be read.
     """
+    return seen_since(read_history(checkpoint), since_ms)
+
+
+def read_history(checkpoint: CheckpointFolder) -> History:
+    """The same before it is cut and drawn; raises the same."""
     stored = checkpoint.history.read()
     for report in _since(stored, checkpoint.progress.read()):
         with suppress(ValueError):  # somebody else's
             stored.history.add(measured(report))
+    return stored.history
+
+
+def seen_since(found: History, since_ms: int | None) -> HistoryView:
+    """Draw what has come since then, see :func:`history`."""
     after_ms = -1 if since_ms is None else since_ms
     return view(
-        [point for point in stored.history.points() if point.end_ms > after_ms],
-        [mark for mark in stored.history.marks if mark.at_ms >= after_ms],
+        [point for point in found.points() if point.end_ms > after_ms],
+        [mark for mark in found.marks if mark.at_ms >= after_ms],
     )
 
 

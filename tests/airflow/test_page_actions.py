@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from airflow_provider_continuous.hooks import checkpoint as hooks
-from airflow_provider_continuous.plugins import access, actions, pages
-from airflow_provider_continuous.view.known import KnownQuery
+from airflow_provider_continuous.plugins import actions
 from engine.base.clock import SystemClock
 from engine.base.json_text import JSON
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import OwnNote
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.own_pages import pages_of
 
 
 @pytest.fixture
 def client(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    person = SimpleNamespace(
-        name="ann",
-        seen=list,
-        edits_all_dags=True,
-        may_act=lambda query: True,
-        may_read_logs=lambda query: True,
-    )
-    monkeypatch.setattr(pages, "find_query", lambda location, seen: KnownQuery(live.location))
-    app = pages.create_app()
-    app.dependency_overrides[access.viewer] = lambda: person
-    return TestClient(app)
+    return pages_of(live, monkeypatch)
 
 
 @pytest.fixture

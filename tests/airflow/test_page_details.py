@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +18,17 @@ from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import series_of
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.base.json_text import excerpt
+from engine.base.moments import iso_timestamp
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.history.folding import History, Mark
 from engine.history.measures import measured
 from engine.history.view import view
 from engine.sinks.newest_letters import newest_letters
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.own_pages import pages_of
 
 
 def report(epoch: int, **more: Any) -> dict[str, Any]:
@@ -100,6 +107,106 @@ def test_a_restart_is_told_with_its_reason() -> None:
 
     assert (mark["at_s"], mark["kind"]) == (1767225602.5, "restarted")
     assert mark["reason"] == "the broker has gone"
+
+
+def told_of_nothing(live: LiveCheckpoint, window: str) -> Any:
+    series = query_details(KnownQuery(live.location), with_records=False, window=window)["series"]
+    return series["nothing"]
+
+
+def test_a_window_in_which_nothing_was_committed_is_told_with_a_wider_one(
+    live: LiveCheckpoint,
+) -> None:
+    early = "There is nothing to draw before two epochs are committed."
+    assert told_of_nothing(live, "1h") == {"why": early, "wider": None}
+    live.commit(0, 1, 2)
+    unkept = "The checkpoint has no history to draw."
+    assert told_of_nothing(live, "7d") == {"why": unkept, "wider": None}
+
+    ended_ms = round(time.time() * 1000) - 2 * 3600 * 1000
+    live.checkpoint.progress.write(
+        [report(each, timestamp=iso_timestamp(ended_ms + each * 10_000)) for each in range(3)]
+    )
+
+    for window in ("5m", "1h"):
+        told = told_of_nothing(live, window)
+        assert told["why"].startswith(f"Nothing was committed in the last {window}; ")
+        assert told["wider"] == "12h"
+    assert told_of_nothing(live, "12h") is None
+
+
+def test_a_history_that_ended_before_every_window_is_told(live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+    live.checkpoint.progress.write([report(0), report(1)])
+
+    assert told_of_nothing(live, "7d") == {
+        "why": "Nothing was committed in the last 7d; the history ends at 2026-01-01 00:00:04 UTC.",
+        "wider": None,
+    }
+
+
+def about(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the page tells about the query, by name."""
+    page = pages_of(live, monkeypatch).get("/query", params={"at": "/x"}).text
+    told = re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", page.partition('id="about"')[2])
+    return {name: re.sub("<.*?>", "", text) for name, text in told}
+
+
+def said(live: LiveCheckpoint, **changes: Any) -> None:
+    """Let the lease say something else, as that of a run of another time does."""
+    path = Path(live.location) / "control" / "lease"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "after"),
+    [
+        (QueryState.STOPPED, "2026-01-01 00:00:00 UTC to 2026-01-01 00:00:24 UTC, 24 s", ", ended"),
+        (QueryState.FAILED, "2026-01-01 00:00:00 UTC to 2026-01-01 00:00:24 UTC, 24 s", ", ended"),
+        (
+            None,
+            "2026-01-01 00:00:00 UTC; last heard of at 2026-01-01 00:00:24 UTC, after 24 s",
+            ", lost",
+        ),
+    ],
+)
+def test_a_run_that_is_over_counts_no_further(
+    live: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    state: QueryState | None,
+    told: str,
+    after: str,
+) -> None:
+    live.hold()
+    assert live.lease is not None
+    live.lease.heartbeat(application="app-7")
+    running = about(live, monkeypatch)
+    assert (running["Since"].count("UTC"), "Ran" in running) == (1, False)
+    assert running["Process"] == f"{os.getpid()} on {socket.gethostname()}"
+    if state:
+        live.end(state)
+    began_ms = 1767225600000
+    said(
+        live,
+        started_at_ms=began_ms,
+        heartbeat_at_ms=began_ms + 24_000,
+        heartbeat_interval_ms=1_000,
+    )
+
+    over = about(live, monkeypatch)
+
+    assert over["Ran"] == told
+    assert "Since" not in over
+    assert over["Process"] == f"{os.getpid()} on {socket.gethostname()}{after}"
+    assert over["Spark"] == f"app-7{after}"
+
+
+def test_of_a_query_without_a_run_none_is_told(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.commit(0)
+
+    assert not {"Since", "Ran", "Process"} & about(live, monkeypatch).keys()
 
 
 def test_the_partition_that_is_furthest_behind_comes_first() -> None:

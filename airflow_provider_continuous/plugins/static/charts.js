@@ -91,6 +91,21 @@
     drawn.delete(title);
   }
 
+  // Left as it is while it stays true: somebody may have the link focused.
+  function tellNothing({ why, wider }) {
+    const told = document.createElement("div");
+    told.textContent = why;
+    if (wider) {
+      const link = document.createElement("a"), asked = new URLSearchParams(location.search);
+      asked.set("window", wider);
+      link.href = `?${asked}`;
+      link.textContent = `Show the last ${wider}`;
+      told.append(" ", link);
+    }
+    if (!place.classList.contains("nothing") || place.innerHTML !== told.outerHTML) place.replaceChildren(told);
+    place.classList.add("nothing");
+  }
+
   function draw(anew) {
     let s;
     try { s = JSON.parse(document.getElementById("series").textContent); } catch (_) { return; }
@@ -108,8 +123,7 @@
     for (const [title, known] of [...drawn])
       if (anew || isLong !== wasLong || known.labels !== labels.get(title)) remove(title);
     if (!shown.length) {
-      place.textContent = "There is nothing to draw before two epochs are committed.";
-      place.classList.add("nothing");
+      tellNothing(s.nothing || { why: "There is nothing to draw." });
       return;
     }
     if (place.classList.contains("nothing")) { place.classList.remove("nothing"); place.textContent = ""; }

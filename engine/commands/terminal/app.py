@@ -104,8 +104,9 @@ class TopApp(App[None]):
                 self._tell_that_nobody_runs_it()
 
         def look() -> None:
-            storage = Checkpoint(found.location).storage
-            somebody = self._answer(found, lambda: may_be_asked(storage, status.state))
+            somebody = self._answer(
+                found, lambda: may_be_asked(Checkpoint(found.location).storage, status.state)
+            )
             if somebody is not None:
                 self.call_from_thread(ask, somebody)
 

@@ -92,6 +92,21 @@ def test_charts_come_back_when_the_query_does(page: Page) -> None:
     expect(page.get_by_role("img")).to_have_attribute("aria-label", "Rows per second. Now: in 200.")
 
 
+def test_a_window_without_anything_offers_a_wider_one(page: Page) -> None:
+    told = {**series(0), "nothing": {"why": "Nothing was committed.", "wider": "12h"}}
+    begin(page, told)
+    link = page.get_by_role("link", name="Show the last 12h")
+    expect(page.locator("#charts")).to_contain_text("Nothing was committed.")
+    expect(link).to_have_attribute("href", "?window=12h")
+    link.focus()
+
+    look_again(page, told)
+    expect(link).to_be_focused()
+
+    look_again(page, {**series(0), "nothing": {"why": "Too early.", "wider": None}})
+    expect(page.locator("#charts")).to_have_text("Too early.")
+
+
 def test_what_is_not_known_any_more_is_not_drawn_as_it_was(page: Page) -> None:
     begin(page, series(5, rows_in=100, behind=7))
     expect(page.locator("figcaption")).to_have_text(
