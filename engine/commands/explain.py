@@ -6,10 +6,10 @@ from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
 
+from engine.commands.brief_session import brief_session
 from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
 from engine.query.spec import QuerySpec, build, load_spec
-from engine.spark.session import build_session
 
 
 def explain(args: Namespace) -> Result:
@@ -20,11 +20,8 @@ def explain(args: Namespace) -> Result:
 
 
 def _explain(spec: QuerySpec) -> Result:
-    spark = build_session(spec.conf, spec.name or "explain", spec.python_path)
-    try:
+    with brief_session(spec.conf, spec.name or "explain", spec.python_path) as spark:
         from engine.query.explanation import explain_query
 
         found = explain_query(build(spec, spark))
         return Result(found.data, found.text)
-    finally:
-        spark.stop()

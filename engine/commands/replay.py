@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.commands.brief_session import brief_session
 from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.query.spec.own_modules import import_instead
-from engine.spark.session import build_session
 
 if TYPE_CHECKING:
     from engine.query.writer import ContinuousStreamWriter
@@ -49,14 +49,13 @@ def _refuse_other_session(spec: QuerySpec, other: QuerySpec) -> None:
 
 def _replay(args: Namespace, spec: QuerySpec, other: QuerySpec | None) -> Result:
     path = [*spec.python_path, *(() if other is None else other.python_path)]
-    spark = build_session(spec.conf, f"replay of epoch {args.epoch}", path)
-    known = list(sys.modules)
+    with brief_session(spec.conf, f"replay of epoch {args.epoch}", path) as spark:
+        known = list(sys.modules)
 
-    def build_changed(changed: QuerySpec) -> ContinuousStreamWriter:
-        import_instead(changed.python_path, spec.python_path, known)
-        return build(changed, spark)
+        def build_changed(changed: QuerySpec) -> ContinuousStreamWriter:
+            import_instead(changed.python_path, spec.python_path, known)
+            return build(changed, spark)
 
-    try:
         from engine.query.replay import replay_epoch
 
         found = replay_epoch(
@@ -67,5 +66,3 @@ def _replay(args: Namespace, spec: QuerySpec, other: QuerySpec | None) -> Result
             rows=args.rows,
         )
         return Result(found.to_dict(), str(found))
-    finally:
-        spark.stop()

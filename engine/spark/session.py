@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,6 +59,7 @@ def build_session(
         _start_jvm(settings)
     if not _is_submitted():
         leave_signals_to_the_driver()
+    leave_errors_to_who_gets_them()
     # The master may come from spark-defaults.conf, which the JVM has read by now.
     if conf.get("spark.master", SparkConf().get("spark.master", "local[*]")).startswith("local"):
         settings = {**WARM_DAEMON, **settings}
@@ -65,6 +67,16 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def leave_errors_to_who_gets_them() -> None:
+    """PySpark logs those that it raises of a query's text as well, with Java's stack: as much is
+    for debugging only."""
+    from pyspark.logger import PySparkLogger
+
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def prepare_environment(worker_python: str | None = None) -> None:

@@ -121,6 +121,15 @@ def test_what_spark_runs_of_sql_has_sparks_plan(spark: SparkSession, mode: str |
     assert "value#" in found.text
 
 
+def test_a_sink_that_spark_does_not_know_is_told(spark: SparkSession) -> None:
+    writer = write_stream(rate(spark)).trigger(availableNow=True)
+    with pytest.raises(ConfigError, match="data source: nosuch"):
+        explain_query(writer.format("nosuch"))
+    for known in ("parquet", "memory", "console", "noop"):
+        assert explain_query(writer.format(known)).data["sink"] == known
+    assert explain_query(writer.foreach(print)).data["sink"] == "foreach"
+
+
 def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: SparkSession) -> None:
     writer = write_stream(rate(spark)).format("noop").option("refreshInterval", "1 hour")
     with pytest.raises(ConfigError) as caught:

@@ -3,7 +3,9 @@ it as one to the driver does."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,7 @@ from tests.spark.test_cli_run import WAIT_S, Run, run, spec
 
 pytestmark = pytest.mark.spark
 _ = run  # a fixture
+_CHECKPOINT = Path(__file__).parents[1] / "golden" / "checkpoints" / "spark-4.3-rate-continuous"
 _DOCS = Path(__file__).parents[2] / "docs" / "engine.md"
 
 
@@ -71,6 +74,53 @@ def test_a_signal_to_all_processes_drains(
     assert "restart" not in log, "no task was lost"
     assert result["epoch"] > before, "the open epoch was committed"
     assert checkpoint.status().state is QueryState.STOPPED
+    _, alive = psutil.wait_procs(others, timeout=WAIT_S)
+    assert not alive
+
+
+BUSY = """
+from pathlib import Path
+
+def query(spark):
+    while True:
+        spark.range(10).count()
+        Path("{}").touch()
+"""
+
+
+class Command(Run):
+    """A command on a specification, in place of ``run``."""
+
+    def __init__(self, folder: Path, name: str, document: dict[str, Any], *options: str) -> None:
+        path = folder / "query.json"
+        path.write_text(json.dumps(document))
+        self._start(folder, "-m", "engine", name, *options, str(path))
+
+
+@pytest.mark.parametrize("arguments", [("explain",), ("replay", "--epoch", "0", "--spec")])
+def test_what_only_looks_at_a_query_ends_at_once_and_in_silence(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    busy = tmp_path / "busy"
+    (tmp_path / "app.py").write_text(BUSY.format(busy))
+    shutil.copytree(_CHECKPOINT, tmp_path / "checkpoint")
+    document = {"query": "app:query", "python_path": ["."], "conf": {"spark.master": "local[1]"}}
+    name, *options = arguments
+    if options:
+        options.insert(0, str(tmp_path / "checkpoint"))
+    command = Command(tmp_path, name, document, *options)
+    driver = psutil.Process(command.process.pid)
+    try:
+        command.wait_for(busy.exists)
+        others = driver.children(recursive=True)
+        to_each(driver, signal.SIGINT)
+        assert command.process.wait(WAIT_S) == 130
+    finally:
+        if command.process.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+        command.process.communicate()
+    log = command.log.read_text()
+    assert not any(word in log for word in ("Traceback", "ERROR", "Exception")), log
     _, alive = psutil.wait_procs(others, timeout=WAIT_S)
     assert not alive
 
