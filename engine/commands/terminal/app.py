@@ -45,8 +45,6 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "end('drain')", "Drain"),
         Binding("s", "end('stop')", "Stop"),
-        Binding("o", "order", "Order"),
-        Binding("slash", "filter", "Filter"),
         Binding("escape", "all", "All", show=False),
         Binding("q", "quit", "Quit"),
     ]
@@ -124,9 +122,8 @@ class TopApp(App[None]):
         self._show_again()
 
     def action_filter(self) -> None:
-        if len(self.screen_stack) == 1:
-            self._filter.display = True
-            self._filter.focus()
+        self._filter.display = True
+        self._filter.focus()
 
     def action_all(self) -> None:
         """Show all again."""
