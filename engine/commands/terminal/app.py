@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Final
 
@@ -47,6 +50,7 @@ class TopApp(App[None]):
         Binding("s", "end('stop')", "Stop"),
         Binding("escape", "all", "All", show=False),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
@@ -69,6 +73,9 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        with suppress(NotImplementedError):  # Windows has no such signal
+            # Else it would end at once, and leave the terminal as it was drawn on.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._table.focus()
         self.set_interval(REFRESH_S, self.refresh_looks)
         self.refresh_looks()
