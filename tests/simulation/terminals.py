@@ -100,6 +100,10 @@ class Terminal:
     def sees(self, text: str) -> Callable[[], bool]:
         return lambda: text.encode() in _ESCAPES.sub(b"", bytes(self._screen))
 
+    def is_restored(self) -> bool:
+        """Whether it has left the alternate screen."""
+        return b"\x1b[?1049l" in self._screen
+
     def await_end(self) -> None:
         self.read_until(lambda: self.process.poll() is not None, "the end")
         assert self.process.returncode == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Final
 
@@ -46,10 +49,9 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "end('drain')", "Drain"),
         Binding("s", "end('stop')", "Stop"),
-        Binding("o", "order", "Order"),
-        Binding("slash", "filter", "Filter"),
         Binding("escape", "all", "All", show=False),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
@@ -72,6 +74,9 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        with suppress(NotImplementedError):  # Windows has no such signal
+            # Else it would end at once, and leave the terminal as it was drawn on.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._table.focus()
         self.set_interval(REFRESH_S, self.refresh_looks)
         self.refresh_looks()
@@ -127,9 +132,8 @@ class TopApp(App[None]):
         self._show_again()
 
     def action_filter(self) -> None:
-        if len(self.screen_stack) == 1:
-            self._filter.display = True
-            self._filter.focus()
+        self._filter.display = True
+        self._filter.focus()
 
     def action_all(self) -> None:
         """Show all again."""

@@ -135,7 +135,7 @@ class QueryScreen(Screen[None]):
             return
         text = f"{facts}\nThe last {WINDOWS[self._window][1]}"
         if not read.starts_ms:
-            text += ": no epoch was committed in it"
+            text += f": {_why_empty(found, from_ms)}"
         self.query_one("#facts", Static).update(text)
         for name, label in CHARTS:
             chart = self.query_one(f"#chart-{name}", Sparkline)
@@ -158,6 +158,14 @@ def _history(location: str, from_ms: int) -> HistoryView | str:
         return history(Checkpoint(location), from_ms)
     except (ContinuousError, OSError) as exc:
         return str(exc)
+
+
+def _why_empty(found: QueryLook | None, from_ms: int) -> str:
+    """A checkpoint of Spark's own has commits and no history."""
+    at_ms = None if found is None else found.committed_at_ms
+    if at_ms is not None and at_ms < from_ms:
+        return "no epoch was committed in it"
+    return "there is no history of it"
 
 
 def _facts(found: QueryLook, now_ms: int) -> str:

@@ -74,6 +74,8 @@ class QueryTable(ScrollView, can_focus=True):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Charts"),
+        Binding("o", "app.order", "Order"),
+        Binding("slash", "app.filter", "Filter"),
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
