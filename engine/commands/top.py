@@ -27,6 +27,8 @@ def top(args: Namespace) -> Result:
         looks = Looks(places)
         data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}
         missing = " ".join(each.error or "" for each in looks.unlisted)
+        if looks.is_finding:
+            missing = f"{', '.join(places)} has not been searched to its end in time."
         error = CheckpointError(missing) if missing else None
         return Result(data, "", FAILED if error else DONE, error)
     # It is drawn on standard error.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from textual.widgets import Footer
 from engine.base.clock import ManualClock
 from engine.checkpoint import find
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.commands import top
 from engine.commands.command_line import main
-from engine.commands.terminal import query_table
+from engine.commands.terminal import app, looks, query_table
 from engine.commands.terminal.app import TopApp
 from engine.commands.terminal.looks import QueryLook
 from engine.commands.terminal.query_table import QueryTable
@@ -54,7 +57,7 @@ def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> 
         return cells(found, now_ms)
 
     monkeypatch.setattr(query_table, "cells", counted)
-    looks = [
+    found = [
         QueryLook(f"/{number:04}", f"query {number}", committed_at_ms=10 * number)
         for number in range(10_000)
     ]
@@ -63,15 +66,15 @@ def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> 
         table = app.screen.query_one(QueryTable)
         for _ in range(5):
             clock.advance(1.0)
-            app._show(looks)
+            app._show(found)
             await pilot.pause()
         assert {f"/{number:04}" for number in range(15)} <= set(drawn)
         await pilot.press("end")
-        assert table.selected is looks[-1]
+        assert table.selected is found[-1]
         await pilot.press("pageup", "up", "home", "down", "pagedown", "x")
         assert 10 < table.cursor < 24
         await pilot.press("slash", *"9999")
-        assert table.selected is looks[-1]
+        assert table.selected is found[-1]
         assert len(drawn) < 20 * 24 * 2, "screens of lines"
 
     async def drive() -> None:
@@ -152,3 +155,27 @@ def test_a_place_that_is_no_folder_is_told(
     assert query["name"] == "q"
     assert (missing["location"], missing["state"]) == (place, "UNREADABLE")
     assert told in missing["error"]
+
+
+def test_a_search_that_is_under_way_has_not_found_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    go_on = threading.Event()
+
+    def slow(top: str) -> Iterator[str]:
+        assert go_on.wait(30)
+        yield from checkpoints_below(top)
+
+    monkeypatch.setattr(looks, "checkpoints_below", slow)
+    monkeypatch.setattr(app, "_LOOK_S", 0.05)
+    monkeypatch.setattr(top, "_JSON_LOOK_S", 0.05)
+    assert main(["top", "--json", str(tmp_path)]) == 1
+    assert f"{tmp_path} has not been searched to its end" in capsys.readouterr().err
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "0 of 0" in pilot.app.sub_title, "a first look")
+        assert label(pilot, "message") == "Looking for queries."
+        go_on.set()
+        await until(pilot, lambda: "no checkpoint in" in label(pilot, "message"), "the end")
+
+    driven([str(tmp_path)], steps)

@@ -219,6 +219,8 @@ class TopApp(App[None]):
         """Below the table: why the query under the cursor is not well, or that there is none."""
         found = self._table.selected
         text = f"There is no checkpoint in {', '.join(self._places)}." if found is None else ""
+        if self._looks.is_finding:
+            text = "Looking for queries."
         if found is None and self._seen:
             text = f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all."
         if found is not None:

@@ -107,6 +107,7 @@ class Looks:
         self._threads = DaemonThreads(AT_ONCE, "top")
         self._found_s: float | None = None
         self._finding: Future[list[QueryLook]] | None = None
+        self._has_found = False
         self._known: dict[str, QueryLook] = {}
         self._unlisted: dict[str, QueryLook] = {}
         self._under_way: dict[str, tuple[float, Future[QueryLook]]] = {}
@@ -131,6 +132,11 @@ class Looks:
         return list(self._known.values())
 
     @property
+    def is_finding(self) -> bool:
+        """Whether the places are being searched for the first time."""
+        return not self._has_found
+
+    @property
     def unlisted(self) -> list[QueryLook]:
         """The places that could not be listed, or not to their end, and why."""
         return list(self._unlisted.values())
@@ -144,7 +150,7 @@ class Looks:
             self._finding = self._threads.submit(partial(_found, self._places))
         if self._finding is None or not wait([self._finding], wait_s).done:
             return
-        found, self._finding = self._finding.result(), None
+        found, self._finding, self._has_found = self._finding.result(), None, True
         self._unlisted = {each.location: each for each in found if each.error is not None}
         self._known = {each.location: self._known.get(each.location, each) for each in found}
 
