@@ -179,3 +179,20 @@ def test_a_search_that_is_under_way_has_not_found_nothing(
         await until(pilot, lambda: "no checkpoint in" in label(pilot, "message"), "the end")
 
     driven([str(tmp_path)], steps)
+
+
+def test_a_name_is_no_command_to_the_terminal(tmp_path: Path) -> None:
+    """Names are in checkpoints, and those may be other people's."""
+    folder = "red\x1b[31m\n\udcff"
+    Checkpoint(str(tmp_path / folder)).create_or_read_query_id("q")
+    (tmp_path / folder / "offsets").mkdir(exist_ok=True)
+    shown = "red\\x1b[31m\\n\\udcff"
+
+    async def steps(pilot: Pilot[None]) -> None:
+        table = pilot.app.screen_stack[0].query_one(QueryTable)
+        await until(pilot, lambda: len(table.found) == 1, "the query")
+        assert shown in table.render_line(1).text
+        await pilot.press("enter")
+        await until(pilot, lambda: shown in label(pilot, "facts"), "its screen")
+
+    driven([str(tmp_path)], steps)

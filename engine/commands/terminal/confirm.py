@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from engine.checkpoint.requests import RequestKind
+from engine.commands.terminal.texts import printable
 
 _WHAT: Final = {
     "drain": "It finishes and commits its open epoch, then it ends.",
@@ -37,7 +38,7 @@ class ConfirmScreen(ModalScreen[bool]):
         self._kind, self._name_of_query = kind, name
 
     def compose(self) -> ComposeResult:
-        text = f"{self._kind.capitalize()} {self._name_of_query}?\n\n{_WHAT[self._kind]}\n\n"
+        text = f"{self._kind.capitalize()} {printable(self._name_of_query)}?\n\n{_WHAT[self._kind]}\n\n"
         with Vertical(id="question"):
             yield Static(f"{text}y  yes, {self._kind} it      n  no", markup=False)
 

@@ -19,7 +19,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.commands.result import format_time
 from engine.commands.terminal.looks import QueryLook
-from engine.commands.terminal.texts import columns, duration, short, with_unit
+from engine.commands.terminal.texts import columns, duration, printable, short, with_unit
 from engine.errors import ContinuousError
 from engine.history.view import HistoryView
 
@@ -170,7 +170,7 @@ def _why_empty(found: QueryLook | None, from_ms: int) -> str:
 
 def _facts(found: QueryLook, now_ms: int) -> str:
     status = found.status
-    lines = [f"{found.name}  {found.state}  {found.location}"]
+    lines = [printable(f"{found.name}  {found.state}  {found.location}")]
     if status is not None:
         at_ms = found.committed_at_ms
         age = duration(None if at_ms is None else (now_ms - at_ms) / 1000)

@@ -18,7 +18,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from engine.commands.terminal.looks import QueryLook
-from engine.commands.terminal.texts import UNKNOWN, duration, short
+from engine.commands.terminal.texts import UNKNOWN, duration, printable, short
 
 _STYLES: Final = {
     "RUNNING": "green",
@@ -183,8 +183,8 @@ class QueryTable(ScrollView, can_focus=True):
 
 def _widths(found: Sequence[QueryLook]) -> list[int]:
     widest = {
-        "query": max((cell_len(each.name) for each in found), default=0),
-        "checkpoint": max((cell_len(each.location) for each in found), default=0),
+        "query": max((cell_len(printable(each.name)) for each in found), default=0),
+        "checkpoint": max((cell_len(printable(each.location)) for each in found), default=0),
     }
     return [column.width or max(widest[column.name], len(column.name)) for column in _COLUMNS]
 
@@ -194,7 +194,7 @@ def cells(found: QueryLook, now_ms: int) -> list[tuple[str, str]]:
     status = found.status
     age_s = None if found.committed_at_ms is None else (now_ms - found.committed_at_ms) / 1000
     return [
-        (found.name, ""),
+        (printable(found.name), ""),
         (found.state, _STYLES.get(found.state, "")),
         (UNKNOWN if status is None or status.epoch < 0 else f"{status.epoch:,}", ""),
         (UNKNOWN if age_s is None else f"{duration(age_s)} ago", ""),
@@ -202,5 +202,5 @@ def cells(found: QueryLook, now_ms: int) -> list[tuple[str, str]]:
         (short(found.lag), ""),
         (short(found.p99_ms), ""),
         (UNKNOWN if status is None else str(status.restarts), ""),
-        (found.location, ""),
+        (printable(found.location), ""),
     ]

@@ -11,6 +11,13 @@ from engine.history.view import HistoryView
 UNKNOWN: Final = "-"
 
 
+def printable(text: str) -> str:
+    """Names are other people's: what a terminal would obey, or could not encode, by its escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def short(value: float | int | None) -> str:
     """``1.2 M``; whole below a thousand, unless it is small."""
     if value is None:
