@@ -14,6 +14,7 @@ from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
+from engine.logs.json_lines import JSON, log_as_json
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.query.spec.own_modules import import_instead
 
@@ -30,6 +31,8 @@ def replay(args: Namespace) -> Result:
             hint="Name it: --spec SPEC.",
         )
     spec = load_spec(Path(args.spec))
+    if spec.log_format == JSON:
+        log_as_json(sys.stderr, lambda: {"query": spec.name})
     other = None if args.changed is None else load_spec(Path(args.changed))
     if other is not None:
         _refuse_other_session(spec, other)
