@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.base.options import EngineOptions
 from engine.commands.brief_session import brief_session
 from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
+from engine.logs.json_lines import JSON, log_as_json
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.query.spec.own_modules import import_instead
 
@@ -29,14 +31,22 @@ def replay(args: Namespace) -> Result:
             "specification.",
             hint="Name it: --spec SPEC.",
         )
-    spec = load_spec(Path(args.spec))
-    other = None if args.changed is None else load_spec(Path(args.changed))
+    spec = load_spec(Path(args.spec), is_needed=_is_looked_at)
+    if spec.log_format == JSON:
+        log_as_json(sys.stderr, lambda: {"query": spec.name})
+    other = None if args.changed is None else load_spec(Path(args.changed), is_needed=_is_looked_at)
     if other is not None:
         _refuse_other_session(spec, other)
     if not spec.checkpoint_storage:
         open_checkpoint(args.checkpoint)  # before Spark starts
     with prints_go_to_stderr() if args.json else nullcontext():
         return _replay(args, spec, other)
+
+
+def _is_looked_at(path: str) -> bool:
+    """The sink is not, and among its options those of the engine are."""
+    head, _, option = path.partition("sink.options.")
+    return bool(head) or not option or EngineOptions.has(option)
 
 
 def _refuse_other_session(spec: QuerySpec, other: QuerySpec) -> None:

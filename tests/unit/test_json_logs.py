@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +124,21 @@ def test_what_python_writes_by_itself_is_json_too() -> None:
     assert "OSError: secret=***" in uncaught["trace"]
     assert "hunter2" not in ran.stderr
     assert ran.returncode == 1
+
+
+def test_a_replay_logs_as_its_specification_says(tmp_path: Path) -> None:
+    document = {
+        "name": "orders",
+        "source": {"format": "rate"},
+        "sink": {"format": "noop"},
+        "checkpoint_location": str(tmp_path / "missing"),
+        "log_format": "json",
+    }
+    spec = tmp_path / "query.json"
+    spec.write_text(json.dumps(document))
+    missing = str(tmp_path / "missing")
+    command = ["-m", "engine", "replay", missing, "--epoch", "0", "--spec", str(spec)]
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 2
+    assert json.loads(line)["query"] == "orders"

@@ -23,6 +23,7 @@ class Place:
     :param path: e.g. ``source.options.rowsPerSecond``; empty at the top.
     :param problems: grows; shared by all places of the document.
     :param environ: the variables that ``${NAME}`` stands for.
+    :param is_needed: whether variables at a path must be set; others read as empty then.
     :param folder: what relative paths of folders are relative to.
     """
 
@@ -30,6 +31,7 @@ class Place:
     folder: Path
     path: str = ""
     problems: list[str] = field(default_factory=list)
+    is_needed: Callable[[str], bool] = lambda path: True
 
     def at(self, key: str) -> Place:
         """The place of a key below this one."""
@@ -206,7 +208,7 @@ def _substitute(value: str, place: Place) -> str:
         escaped, variable_name = found.groups()
         if escaped:
             return f"${{{variable_name}}}"
-        if variable_name not in place.environ:
+        if variable_name not in place.environ and place.is_needed(place.path):
             place.report(f"the environment variable {variable_name} is not set")
         return place.environ.get(variable_name, "")
 

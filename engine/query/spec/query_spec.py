@@ -43,7 +43,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -125,12 +125,15 @@ class QuerySpec:
 
 
 def load_spec(
-    document: str | os.PathLike[str] | Mapping[str, Any], environ: Mapping[str, str] | None = None
+    document: str | os.PathLike[str] | Mapping[str, Any],
+    environ: Mapping[str, str] | None = None,
+    is_needed: Callable[[str], bool] = lambda path: True,
 ) -> QuerySpec:
     """Read and check a specification.
 
     :param document: a YAML or JSON file, ``-`` for standard input, or the content.
     :param environ: the environment variables; by default those of this process.
+    :param is_needed: whether variables at a path must be set; others read as empty then.
     :raises ConfigError: lists everything that is wrong, each with its path in the document.
     """
     if isinstance(document, Mapping):
@@ -138,7 +141,7 @@ def load_spec(
     else:
         path = Path(document)
         title, folder, content = str(path), path.parent.absolute(), read_document(path)
-    place = Place(os.environ if environ is None else environ, folder)
+    place = Place(os.environ if environ is None else environ, folder, is_needed=is_needed)
     values = _QUERY(content, place)
     _check_combinations(content, place)
     _check_mode(content, values, place)
