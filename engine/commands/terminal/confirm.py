@@ -38,7 +38,8 @@ class ConfirmScreen(ModalScreen[bool]):
         self._kind, self._name_of_query = kind, name
 
     def compose(self) -> ComposeResult:
-        text = f"{self._kind.capitalize()} {printable(self._name_of_query)}?\n\n{_WHAT[self._kind]}\n\n"
+        asked = f"{self._kind.capitalize()} {printable(self._name_of_query)}?"
+        text = f"{asked}\n\n{_WHAT[self._kind]}\n\n"
         with Vertical(id="question"):
             yield Static(f"{text}y  yes, {self._kind} it      n  no", markup=False)
 
