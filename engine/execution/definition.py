@@ -49,6 +49,8 @@ class QueryDefinition:
         and no epoch is logged that is not committed.
     :param meter: hears of each epoch, and is closed with the query; None: nobody wants metrics.
     :param tells_sources: sources are told what is committed, to let go of it.
+    :param logs_failures: of tasks, with their traces; else for debugging only, as who gets the
+        error tells it.
     :param epoch_interval_ms: 0 for epochs as fast as they commit.
     """
 
@@ -65,6 +67,7 @@ class QueryDefinition:
     shuffle_partitions: int = 200
     lost: LeaseRecord | None = None
     tells_sources: bool = True
+    logs_failures: bool = True
     meter: QueryMeter | None = None
 
     @property

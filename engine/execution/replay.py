@@ -165,6 +165,7 @@ def replay(
         watermark_policy=watermark_policy,
         shuffle_partitions=shuffle_partitions,
         tells_sources=False,
+        logs_failures=False,
     )
     heard = _run(definition)
     return ReplayedEpoch(

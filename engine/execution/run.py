@@ -102,10 +102,10 @@ class ContinuousRun:
         self._leaving = start.leaving
         self._tasks: LaunchedTasks | None = None
         self._runner = runner
+        self._failure_level = logging.ERROR if definition.logs_failures else logging.DEBUG
         self._interval_ms = interval_ms = definition.epoch_interval_ms
         self._options = options
-        self._clock = start.clock
-        self._listener = start.listener
+        self._clock, self._listener = start.clock, start.listener
         self._wanted = start.wanted
         self._source_watch = SourceWatch(
             source_changed,
@@ -254,8 +254,8 @@ class ContinuousRun:
 
     def _log_failure(self, event: Event) -> None:
         if isinstance(event, TaskFailed):
-            trace, about = redact(event.trace), {"failure": event.error}
-            logger.error("task %d failed:\n%s", event.partition, trace, extra=about)
+            level, told = self._failure_level, (event.partition, redact(event.trace))
+            logger.log(level, "task %d failed:\n%s", *told, extra={"failure": event.error})
 
     def _enter(self, phase: Phase) -> None:
         if phase in (Phase.RUNNING, Phase.REPLAYING):

@@ -113,7 +113,9 @@ def test_it_runs_beside_the_query_which_notices_nothing(story: Story) -> None:
     story.sink.assert_exactly_once(2)
 
 
-def test_what_fails_in_it_is_raised(story: Story) -> None:
+def test_what_fails_in_it_is_raised_and_not_logged_as_well(
+    story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
     query = story.start(min_epochs_to_retain=1_000)
     story.feed.add(4)
     query.processAllAvailable()
@@ -122,6 +124,7 @@ def test_what_fails_in_it_is_raised(story: Story) -> None:
     story.feed.faults[max(story.sink.committed[epoch])] = SourceError("gone")
     with pytest.raises(SourceError, match="gone"):
         again(story.checkpoint, epoch, model_streams(story.feed))
+    assert not any("Traceback" in each.getMessage() for each in caplog.records)
 
 
 @pytest.mark.parametrize("output_mode", [APPEND, UPDATE, COMPLETE])
