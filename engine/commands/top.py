@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from typing import Final
 
+from engine.checkpoint.storage.opening import given_location
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.terminal.looks import Looks
 from engine.errors import CheckpointError, ConfigError
@@ -20,9 +21,7 @@ def top(args: Namespace) -> Result:
 
     :raises ConfigError: a place is empty, this is no terminal, or a package is missing.
     """
-    places = args.places or ["."]
-    if not all(place.strip() for place in places):
-        raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
+    places = [given_location(place) for place in args.places or ["."]]
     if args.json:
         looks = Looks(places)
         data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Footer
 
-from engine.base.clock import ManualClock
+from engine.base.clock import Clock, ManualClock
 from engine.checkpoint import find
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import checkpoints_below
@@ -26,31 +27,41 @@ from engine.commands.terminal.query_table import QueryTable
 from tests.simulation.terminals import driven, label, until
 
 
-def test_more_queries_than_lines_leave_room_for_filter_and_error(
-    monkeypatch: pytest.MonkeyPatch,
+def driven_small(
+    steps: Callable[[Pilot[None], TopApp], Coroutine[Any, Any, None]], clock: Clock | None = None
 ) -> None:
-    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+    """Do these steps on a screen of 24 lines, whose list is what they show."""
+
+    class Shown(TopApp):
+        def refresh_looks(self) -> None:
+            """Nobody looks."""
 
     async def drive() -> None:
-        app = TopApp(["nowhere"])
+        app = Shown(["nowhere"], clock)
         async with app.run_test(size=(90, 24)) as pilot:
-            app._show([QueryLook(f"/{number}", "q", error="It is gone.") for number in range(100)])
-            await pilot.press("slash")
-            await until(pilot, lambda: label(pilot, "message") == "It is gone.", "why")
-            await pilot.pause()
-            lines = range(1, app.screen.query_one(Footer).region.y)
-            for name in ("filter", "message"):
-                region = app.screen.query_one(f"#{name}").region
-                assert region.height, name
-                assert {region.y, region.bottom - 1} <= set(lines), (name, region)
+            await steps(pilot, app)
 
     asyncio.run(drive())
 
 
+def test_more_queries_than_lines_leave_room_for_filter_and_error() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        app._show([QueryLook(f"/{number}", "q", error="It is gone.") for number in range(100)])
+        await pilot.press("slash")
+        await until(pilot, lambda: label(pilot, "message") == "It is gone.", "why")
+        await pilot.pause()
+        lines = range(1, app.screen.query_one(Footer).region.y)
+        for name in ("filter", "message"):
+            region = app.screen.query_one(f"#{name}").region
+            assert region.height, name
+            assert {region.y, region.bottom - 1} <= set(lines), (name, region)
+
+    driven_small(steps)
+
+
 def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
     drawn: list[str] = []
-    cells = query_table.cells
+    cells, clock = query_table.cells, ManualClock()
 
     def counted(found: QueryLook, now_ms: int) -> Sequence[tuple[str, str]]:
         drawn.append(found.location)
@@ -62,7 +73,7 @@ def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> 
         for number in range(10_000)
     ]
 
-    async def steps(pilot: Pilot[None], app: TopApp, clock: ManualClock) -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
         table = app.screen.query_one(QueryTable)
         for _ in range(5):
             clock.advance(1.0)
@@ -77,35 +88,23 @@ def test_a_list_costs_what_is_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> 
         assert table.selected is found[-1]
         assert len(drawn) < 20 * 24 * 2, "screens of lines"
 
-    async def drive() -> None:
-        clock = ManualClock()
-        app = TopApp(["nowhere"], clock)
-        async with app.run_test(size=(90, 24)) as pilot:
-            await steps(pilot, app, clock)
-
-    asyncio.run(drive())
+    driven_small(steps, clock)
 
 
-def test_a_click_chooses_a_query_and_another_one_opens_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(TopApp, "refresh_looks", lambda app: None)
+def test_a_click_chooses_a_query_and_another_one_opens_it() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        app._show([QueryLook(f"/{number}", "q") for number in range(100)])
+        await pilot.pause()
+        table = app.screen.query_one(QueryTable)
+        await pilot.click(QueryTable, offset=(3, 0))
+        assert table.cursor == 0, "that is the header"
+        await pilot.click(QueryTable, offset=(3, 6))
+        assert table.cursor == 5
+        assert len(app.screen_stack) == 1
+        await pilot.click(QueryTable, offset=(3, 6))
+        await until(pilot, lambda: len(app.screen_stack) == 2, "its charts")
 
-    async def drive() -> None:
-        app = TopApp(["nowhere"])
-        async with app.run_test(size=(90, 24)) as pilot:
-            app._show([QueryLook(f"/{number}", "q") for number in range(100)])
-            await pilot.pause()
-            table = app.screen.query_one(QueryTable)
-            await pilot.click(QueryTable, offset=(3, 0))
-            assert table.cursor == 0, "that is the header"
-            await pilot.click(QueryTable, offset=(3, 6))
-            assert table.cursor == 5
-            assert len(app.screen_stack) == 1
-            await pilot.click(QueryTable, offset=(3, 6))
-            await until(pilot, lambda: len(app.screen_stack) == 2, "its charts")
-
-    asyncio.run(drive())
+    driven_small(steps)
 
 
 def test_folders_that_are_not_looked_into_are_told(

@@ -15,6 +15,17 @@ from engine.errors import ConfigError
 _RACERS = 4
 
 
+def given_location(url: str) -> str:
+    """A location without the blanks around it.
+
+    :raises ConfigError: it is empty.
+    """
+    text = str(url).strip()
+    if not text:
+        raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
+    return text
+
+
 def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> Storage:
     """Open a folder by path or URL; it need not exist.
 
@@ -24,9 +35,7 @@ def open_storage(url: str, storage_options: Mapping[str, Any] | None = None) -> 
         :mod:`engine.checkpoint.storage.hdfs_storage`.
     :raises ConfigError: the URL cannot be used.
     """
-    text = str(url).strip()
-    if not text:
-        raise ConfigError("The checkpoint location is empty.", hint="Give a folder or a URL.")
+    text = given_location(url)
     parts = split_url(text, "The checkpoint location")
     if parts.scheme in ("", "file", "local"):
         if parts.netloc not in ("", "localhost"):
