@@ -19,6 +19,7 @@ from airflow_provider_continuous.plugins.series import (
     nothing_drawn,
     series_of,
 )
+from airflow_provider_continuous.plugins.sizes import SIZES
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.overview import look_at
 from engine.base.json_text import load
@@ -83,7 +84,7 @@ def query_details(
         "partitions": partitions_of(last, checkpoint.committed_offsets),
         "window": window,
         "series": _series(checkpoint, window, overview.status.epoch),
-        "size": checkpoint_size(checkpoint),
+        "size": SIZES.of(query.location, query.open),
     }
 
 
@@ -92,18 +93,6 @@ def _series(checkpoint: Checkpoint, window: str, epoch: int) -> dict[str, Any]:
     ends_ms = [point.end_ms for point in kept.points()]
     drawn = seen_since(kept, round(now_ms - WINDOWS[window] * 1000))
     return {**series_of(drawn), "nothing": nothing_drawn(ends_ms, window, now_ms, epoch)}
-
-
-def checkpoint_size(checkpoint: Checkpoint) -> list[dict[str, Any]]:
-    """Return ``{folder, files, bytes}`` of each part of a checkpoint that is not empty; of state,
-    whose folders are many, there is only what the reports tell."""
-    found = []
-    for folder in ("offsets", "commits", "prepared", "progress", "pins"):
-        files = checkpoint.storage.list(folder)
-        if files:
-            size = sum(file.size for file in files)
-            found.append({"folder": folder, "files": len(files), "bytes": size})
-    return found
 
 
 def _fingerprint(checkpoint: Checkpoint) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from engine.checkpoint.noted_state import noted_in, noted_state
 from engine.checkpoint.pins import all_pins
 from engine.checkpoint.storage.contract import Storage
 from engine.snapshots.handles import SnapshotHandle
-from engine.snapshots.names import FOLDER, SnapshotName, stage_folder
+from engine.snapshots.names import FOLDER, SnapshotName
 from engine.snapshots.retention import removable, unpinned
 
 _EPOCHS_BETWEEN: Final = 10
@@ -35,11 +35,7 @@ def removable_state(checkpoint: CheckpointFolder, kept_from: int) -> dict[str, i
     :raises CheckpointCorruptError: the epoch's entry, or that of a pin, cannot be read.
     """
     storage = checkpoint.storage
-    sizes = {
-        f"{folder}/{file.name}": file.size
-        for folder in map(stage_folder, state_stages(storage))
-        for file in storage.list(folder)
-    }
+    sizes = {f"{FOLDER}/{name}": size for name, size in storage.files_below(FOLDER).items()}
     if not sizes:
         return {}
     entry = checkpoint.offsets.get(kept_from)

@@ -6,7 +6,7 @@ prune, and copy it. Wherever one of them asks the storage for anything, others m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
@@ -64,7 +64,7 @@ class BusyStorage(FsspecStorage):
         self._between()
         return super().list(folder)
 
-    def files_below(self, folder: str) -> Sequence[str]:
+    def files_below(self, folder: str) -> Mapping[str, int]:
         self._between()
         return super().files_below(folder)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -46,8 +46,8 @@ class Memory(Storage):
     def list(self, folder: str) -> list[FileInfo]:
         return [self.info(name) for name in self._files]
 
-    def files_below(self, folder: str) -> tuple[str, ...]:
-        return tuple(self._files)
+    def files_below(self, folder: str) -> Mapping[str, int]:
+        return {name: len(data) for name, (data, _) in self._files.items()}
 
     def info(self, name: str) -> FileInfo:
         if name not in self._files:

@@ -216,7 +216,7 @@ def test_many_by_a_pattern_and_copies(url: str, options: Options) -> None:
         [0, 1, 2],
         (2,),
     )
-    assert target.storage.files_below("sources") == ["0/0"]
+    assert target.storage.files_below("sources").keys() == {"0/0"}
     assert len(find_checkpoints(f"{root}/*", options)) == 3
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -106,9 +106,9 @@ class Storage(ABC):
         folder. ``""`` is the root. No order."""
 
     @abstractmethod
-    def files_below(self, folder: str) -> Sequence[str]:
-        """The names of all files in a folder and the folders in it, relative to it, hidden ones
-        too; empty if there is no such folder. No order.
+    def files_below(self, folder: str) -> Mapping[str, int]:
+        """All files in a folder and the folders in it, hidden ones too: names relative to it, and
+        bytes; empty if there is no such folder. No order.
 
         :raises CheckpointError: it cannot be listed.
         """

@@ -175,12 +175,13 @@ class FsspecStorage(Storage):
                 return []
         return [_info(entry) for entry in found if entry["type"] == "file"]
 
-    def files_below(self, folder: str) -> Sequence[str]:
+    def files_below(self, folder: str) -> Mapping[str, int]:
         path = self._full(folder)
         with self._errors("list", folder):
             self._fs.invalidate_cache()
             root = self._fs._strip_protocol(path).rstrip("/")
-            return [str(name)[len(root) + 1 :] for name in self._fs.find(path)]
+            found = self._fs.find(path, detail=True)
+        return {str(name)[len(root) + 1 :]: _size(entry) for name, entry in found.items()}
 
     def info(self, name: str) -> FileInfo:
         with self._errors("read", name):
@@ -275,7 +276,11 @@ def _s3_code(exc: OSError) -> str | None:
 
 def _info(entry: Mapping[str, Any]) -> FileInfo:
     name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-    return FileInfo(name, int(entry.get("size") or 0), modified_s(entry))
+    return FileInfo(name, _size(entry), modified_s(entry))
+
+
+def _size(entry: Mapping[str, Any]) -> int:
+    return int(entry.get("size") or 0)
 
 
 def modified_s(entry: Mapping[str, Any]) -> float:

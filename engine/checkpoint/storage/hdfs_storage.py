@@ -77,16 +77,16 @@ class HdfsStorage(Storage):
     def list(self, folder: str) -> list[FileInfo]:
         return [_info(entry) for entry in self._entries(folder) if entry["type"] == "FILE"]
 
-    def files_below(self, folder: str) -> Sequence[str]:
-        names = []
+    def files_below(self, folder: str) -> Mapping[str, int]:
+        sizes = {}
         for entry in self._entries(folder):
             name = str(entry["pathSuffix"])
             if entry["type"] == "FILE":
-                names.append(name)
+                sizes[name] = int(entry["length"])
             else:
                 below = self.files_below(f"{folder}/{name}" if folder else name)
-                names += [f"{name}/{each}" for each in below]
-        return names
+                sizes.update((f"{name}/{each}", below[each]) for each in below)
+        return sizes
 
     def info(self, name: str) -> FileInfo:
         with self._errors("read", name):

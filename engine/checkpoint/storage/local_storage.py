@@ -17,7 +17,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -130,21 +130,22 @@ class LocalStorage(Storage):
             if not vanished or any(not file.name.startswith(".") for file in files):
                 return files
 
-    def files_below(self, folder: str) -> Sequence[str]:
-        names = []
+    def files_below(self, folder: str) -> Mapping[str, int]:
+        sizes = {}
         try:
             with disk.system.scandir(self.root / folder) as entries:
                 for entry in entries:
                     if entry.is_file():
-                        names.append(entry.name)
+                        with suppress(FileNotFoundError):  # removed since
+                            sizes[entry.name] = entry.stat().st_size
                     elif entry.is_dir():
                         below = self.files_below(f"{folder}/{entry.name}" if folder else entry.name)
-                        names += [f"{entry.name}/{name}" for name in below]
+                        sizes.update((f"{entry.name}/{name}", below[name]) for name in below)
         except (FileNotFoundError, NotADirectoryError):
-            return names
+            return sizes
         except OSError as exc:
             raise _error("list", self.root / folder, exc) from exc
-        return names
+        return sizes
 
     def info(self, name: str) -> FileInfo:
         path = self.root / name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from engine.base.clock import SystemClock
@@ -71,13 +71,15 @@ class OverlayStorage(Storage):
                     found[inner] = self._info(name, inner)
         return [*found.values()]
 
-    def files_below(self, folder: str) -> Sequence[str]:
+    def files_below(self, folder: str) -> Mapping[str, int]:
         above = f"{folder}/" if folder else ""
         below = self._below.files_below(folder)
         with self._lock:
-            found = {name for name in below if self._is_shown(above + name)}
-            found.update(n[len(above) :] for n in self._written if n.startswith(above))
-        return [*found]
+            sizes = {name: below[name] for name in below if self._is_shown(above + name)}
+            for name, (data, _) in self._written.items():
+                if name.startswith(above):
+                    sizes[name[len(above) :]] = len(data)
+        return sizes
 
     def info(self, name: str) -> FileInfo:
         with self._lock:
