@@ -8,7 +8,7 @@ IN_THREE := $(PYTHON_IN_VENV) -m pytest -n 3 --no-loadscope-reorder -o faulthand
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench bench-check docs clean
+.PHONY: help install test test-whole test-cluster test-unit test-spark test-matrix test-spark-matrix parity parity-changed parity-state invent faults airflow-faults check demo demo-kafka servers up docker-up bench bench-check screenshots docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -83,6 +83,9 @@ bench: install ## benchmarks beside Spark's own modes and other engines; writes 
 
 bench-check: install ## the same for a shorter time: which published ratio has fallen by more than 20 %; ONLY=state
 	$(PYTHON_IN_VENV) -m bench --check $(if $(ONLY),--only $(ONLY))
+
+screenshots: install ## the pictures of the page, of queries that run; needs Chromium
+	$(PYTHON_IN_VENV) scripts/screenshots.py
 
 docs: install ## the documentation as a site: build/site/index.html, whose links and blocks are checked
 	NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict

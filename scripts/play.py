@@ -64,7 +64,7 @@ class Demo:
             self.folder / "airflow", ROOT / "dags", paused=True, environment=environment
         )
         try:
-            with airflow as client, self._queries_ended():
+            with airflow as client, self.queries_ended():
                 say(f"Airflow is up after {time.monotonic() - began:.0f} s: {client.address}")
                 wait_for(lambda: client.dag_known(self.dag), 60, f"the DAG {self.dag}")
                 with feeder.running():
@@ -79,7 +79,7 @@ class Demo:
         return 0
 
     @contextmanager
-    def _queries_ended(self) -> Iterator[None]:
+    def queries_ended(self) -> Iterator[None]:
         """Whatever happens, no query is left behind."""
         try:
             yield
@@ -136,13 +136,14 @@ class Feeder:
     text: str
     module: str
     arguments: Sequence[str]
+    rows_per_second: int = ROWS_PER_SECOND
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """From now until the end of the block."""
-        say(f"{self.text}, {ROWS_PER_SECOND:,} per second")
+        say(f"{self.text}, {self.rows_per_second:,} per second")
         command = [sys.executable, "-m", self.module, *self.arguments]
-        command += ["--rows-per-second", str(ROWS_PER_SECOND)]
+        command += ["--rows-per-second", str(self.rows_per_second)]
         feeder = subprocess.Popen(command, cwd=ROOT / "dags", stdout=subprocess.DEVNULL)
         try:
             yield

@@ -39,7 +39,8 @@ def partitions_of(
                     "source": number,
                     "partition": partition,
                     "offset": offset,
-                    "end": known.get(partition),
+                    # Asked for before the epoch has ended; what was read since was there, too.
+                    "end": max(known[partition], offset) if partition in known else None,
                     "behind": lag.get(partition),
                     "rows": rows,
                     "rows_per_second": rows / seconds if rows is not None and seconds else None,

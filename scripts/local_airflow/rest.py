@@ -33,6 +33,11 @@ class AirflowClient:
         self._http = httpx.Client(base_url=address, timeout=timeout_s, trust_env=False)
         self._token: str | None = None
 
+    @property
+    def token(self) -> str | None:
+        """Of its login, once it has asked for something; a browser has it as the cookie _token."""
+        return self._token
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

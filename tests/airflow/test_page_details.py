@@ -214,6 +214,9 @@ def test_the_partition_that_is_furthest_behind_comes_first() -> None:
 
     assert (slow["partition"], slow["behind"], slow["rows_per_second"]) == ("t/1", 87, 1.0)
     assert (fast["partition"], fast["rows"], fast["end"]) == ("t/0", 20, 31)
+    # Its end was asked for before the epoch ended, and records came in between.
+    (ahead,) = partitions_of({"sources": [{"endOffset": '{"0":9}', "latestOffset": '{"0":7}'}]})
+    assert ahead["end"] == 9
     rate = {"endOffset": '{"0":{"value":7,"runTimeMs":1795561226993}}'}
     cut = {"endOffset": '{"t":{"0":30,...'}
     assert partitions_of({"sources": [rate, cut]}) == []

@@ -126,8 +126,7 @@ def page(context: BrowserContext, airflow: AirflowClient, root: Path) -> Callabl
     """Opens a page as somebody who has logged in."""
     expect.set_options(PATIENCE_MS)
     airflow.dag_known("any")
-    assert airflow._token is not None
-    context.add_cookies([{"name": "_token", "value": airflow._token, "url": airflow.address}])
+    context.add_cookies([{"name": "_token", "value": airflow.token, "url": airflow.address}])
 
     def opened(path: str = "/", **query: str) -> Page:
         shown = context.new_page()
@@ -190,6 +189,17 @@ def test_everybody_can_use_the_page_of_a_query(
     expect(shown.locator("#marks")).to_contain_text("a worker was killed")
     expect(shown.locator("#pins")).to_contain_text("before-the-fix")
     accessible(shown)
+
+
+@pytest.mark.parametrize("context", [{"viewport": {"width": 1100, "height": 480}}], indirect=True)
+def test_a_long_location_pushes_no_column_out_of_sight(
+    page: Callable[..., Page], orders: LiveCheckpoint
+) -> None:
+    shown = page(text="orders")
+
+    expect(shown.get_by_role("columnheader", name="DAG, task")).to_be_in_viewport(ratio=1)
+    wide = "(card) => card.scrollWidth - card.clientWidth"
+    assert shown.locator(".card:has(.list)").evaluate(wide) == 0
 
 
 def test_the_list_is_searched_sorted_and_turned_from_the_keyboard(

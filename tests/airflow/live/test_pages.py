@@ -56,7 +56,7 @@ def orders(root: Path) -> LiveCheckpoint:
 def user(airflow: AirflowClient) -> Iterator[httpx.Client]:
     """Somebody who has logged in."""
     airflow.dag_known("any")
-    headers = {"Authorization": f"Bearer {airflow._token}"}
+    headers = {"Authorization": f"Bearer {airflow.token}"}
     with httpx.Client(
         base_url=airflow.address, headers=headers, trust_env=False, timeout=ANSWER_S
     ) as client:
