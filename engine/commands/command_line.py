@@ -28,6 +28,7 @@ from engine.commands.output import (
     standard_error,
 )
 from engine.commands.result import FAILED, WRONG_USE, Result
+from engine.commands.show_errors import in_the_catalogue
 from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
@@ -90,8 +91,7 @@ def _told(args: argparse.Namespace) -> int:
 def _name_in_the_catalogue(error: BaseException) -> None:
     """Of wrong use everything is said already; errors of others tell their class by themselves."""
     if isinstance(error, ContinuousError) and not isinstance(error, ConfigError):
-        name = type(error).__name__
-        complain(f"({name}: what to do is in the error catalogue, docs/errors.md)")
+        complain(f"(what to do: continuous errors {in_the_catalogue(error)})")
 
 
 def _execute(args: argparse.Namespace) -> Result:
@@ -309,6 +309,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"
     )
+
+    errors = add("errors", "show_errors:show_errors", "what a class of error means, and what to do")
+    without = "such as SinkAheadError; without it, a line of each class"
+    errors.add_argument("error", metavar="CLASS", nargs="?", help=without)
     return parser
 
 
