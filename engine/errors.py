@@ -43,7 +43,7 @@ from engine.redaction.texts import redact
 
 
 class ContinuousError(Exception):
-    """Base of all errors of the engine.
+    """Base of all errors of the engine. ``continuous errors CLASS`` says more.
 
     Much of what they say comes from others (a database's error, a user's function). What looks
     like a secret is hidden as it comes in, so that whoever shows an error, or a part of it, need

@@ -28,6 +28,7 @@ from engine.commands.output import (
     standard_error,
 )
 from engine.commands.result import FAILED, WRONG_USE, Result
+from engine.commands.show_errors import in_the_catalogue
 from engine.errors import ConfigError, ContinuousError
 from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
@@ -35,6 +36,16 @@ from engine.spark.failure import describe_error
 
 logger = logging.getLogger(__name__)
 INTERRUPTED = 130
+_WORDS = """\
+SPEC is the description of a query, a YAML or JSON file: `continuous init` writes one.
+CHECKPOINT is where a query keeps its progress, its checkpoint_location: a folder or a URL.
+`continuous COMMAND --help` tells more of each command.
+
+Exit codes: 0 as asked, 1 it failed, 2 the arguments, the specification or the machine are
+wrong, 130 after Ctrl-C, 141 whoever reads the output has left.
+"""
+_THE_SPEC = "the specification, a YAML or JSON file; - is standard input"
+_LAST_EPOCH = "(default: the last committed one)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,8 +101,7 @@ def _told(args: argparse.Namespace) -> int:
 def _name_in_the_catalogue(error: BaseException) -> None:
     """Of wrong use everything is said already; errors of others tell their class by themselves."""
     if isinstance(error, ContinuousError) and not isinstance(error, ConfigError):
-        name = type(error).__name__
-        complain(f"({name}: what to do is in the error catalogue, docs/errors.md)")
+        complain(f"(what to do: continuous errors {in_the_catalogue(error)})")
 
 
 def _execute(args: argparse.Namespace) -> Result:
@@ -113,32 +123,37 @@ def _configure_logging(debug: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="continuous", description="Run and look after continuous queries."
+        prog="continuous",
+        description="Run and look after continuous queries.",
+        epilog=_WORDS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, execute: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_argument("--json", action="store_true", help="print JSON: one object")
         command.add_argument("--debug", action="store_true", help="log more; show tracebacks")
         command.set_defaults(execute=execute)
         return command
 
     def on_checkpoint(name: str, execute: str, text: str) -> argparse.ArgumentParser:
         command = add(name, execute, text)
-        command.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder or a URL")
+        command.add_argument(
+            "checkpoint", metavar="CHECKPOINT", help="of the query: a folder or a URL"
+        )
         return command
 
     run = add("run", "run_query:run", "run a query until it ends; SIGTERM or Ctrl-C drains it")
-    run.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+    run.add_argument("spec", metavar="SPEC", help=_THE_SPEC)
     forget = "delete SPEC once it is read: it may hold secrets"
     run.add_argument("--forget", action="store_true", help=forget)
     standby = "wait, ready to run, while another process runs the query; take over if that is lost"
     run.add_argument("--standby", action="store_true", help=standby)
     only = "the same, but end if nobody runs the query any more when this process comes"
     run.add_argument("--only-standby", action="store_true", help=only)
-    logs = "how driver and tasks log; by default as SPEC says, else text"
+    logs = "how driver and tasks log (default: as SPEC says, else text)"
     run.add_argument("--log-format", choices=FORMATS, help=logs)
 
     explain = add(
@@ -146,19 +161,29 @@ def _parser() -> argparse.ArgumentParser:
         "explain:explain",
         "the plan of a query without running it, or all reasons why it would be refused",
     )
-    explain.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+    explain.add_argument("spec", metavar="SPEC", help=_THE_SPEC)
 
-    top = add("top", "top:top", "all queries, live in the terminal: charts, drain, stop")
+    top = add(
+        "top",
+        "top:top",
+        "all queries, live in the terminal: charts, drain, stop; with --json one look",
+    )
     top.add_argument(
         "places",
         metavar="ROOT or CHECKPOINT",
         nargs="*",
-        help="folders that have checkpoints below, checkpoints, or patterns (the present folder)",
+        help="checkpoints, folders that have some below, or patterns (default: the present folder)",
     )
     on_checkpoint("status", "status:status", "who runs a query, and how far it has come")
-    epochs = on_checkpoint("epochs", "status:epochs", "the committed epochs")
-    epochs.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
-    goes_on = "go on with each as it commits, until the query ends or Ctrl-C"
+    epochs = on_checkpoint(
+        "epochs", "status:epochs", "the committed epochs: when, rows, latencies, offsets"
+    )
+    newest = "only the newest N (default: 20)"
+    epochs.add_argument("--last", type=_positive, default=20, metavar="N", help=newest)
+    goes_on = (
+        "go on with each as it commits, until the query ends or Ctrl-C; with --json an object per "
+        "line"
+    )
     epochs.add_argument(
         "--follow",
         dest="execute",
@@ -173,19 +198,20 @@ def _parser() -> argparse.ArgumentParser:
         "run an epoch again, and show what came in, what each step made of it and what went out; "
         "sink and checkpoint are not touched",
     )
-    replay.add_argument("--epoch", type=_epoch, required=True, metavar="N", help="which one")
-    replay.add_argument("--spec", metavar="SPEC", help="the query, as it ran the epoch")
+    replay.add_argument("--epoch", type=_epoch, required=True, metavar="N", help="the one to run")
+    code = "the specification, as it ran the epoch: the checkpoint holds no code"
+    replay.add_argument("--spec", required=True, metavar="SPEC", help=code)
     changed = "a changed query: the same records, and the difference of what goes out"
     replay.add_argument("--with", dest="changed", metavar="CHANGED_SPEC", help=changed)
-    shown = "of each step (20)"
-    replay.add_argument("--rows", type=_positive, default=20, metavar="R", help=shown)
+    shown = "show so many of each step (default: 20)"
+    replay.add_argument("--rows", type=_positive, default=20, metavar="N", help=shown)
 
     for name, text in (
         ("drain", "finish the open epoch of a running query, then end it"),
         ("stop", "end a running query now; its open epoch is read again next time"),
     ):
         end = on_checkpoint(name, f"control:{name}", text)
-        waits = "how long to wait for the end (60)"
+        waits = "how long to wait for the end (default: 60); the request stands all the same"
         end.add_argument("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help=waits)
 
     rescale = on_checkpoint(
@@ -198,36 +224,49 @@ def _parser() -> argparse.ArgumentParser:
         type=_epoch,
         required=True,
         metavar="N",
-        help="0: what the query's option says",
+        help="how many; 0: again as the query's option reducers says",
     )
 
-    inspect = on_checkpoint("inspect", "inspect_checkpoint:inspect", "all that a checkpoint tells")
-    inspect.add_argument("--last", type=_positive, default=20, metavar="N", help="epochs (20)")
+    inspect = on_checkpoint(
+        "inspect",
+        "inspect_checkpoint:inspect",
+        "all that a checkpoint tells: status, logs and their gaps, epochs, pins, problems",
+    )
+    shown = "the newest N epochs (default: 20)"
+    inspect.add_argument("--last", type=_positive, default=20, metavar="N", help=shown)
 
     letters = on_checkpoint(
         "dead-letters",
         "show_letters:dead_letters",
         "the newest records that were put aside, and why; without secrets",
     )
-    letters.add_argument("--last", type=_positive, default=20, metavar="N", help="how many (20)")
+    letters.add_argument("--last", type=_positive, default=20, metavar="N", help=newest)
 
     state = on_checkpoint("state", "show_state:state", "what a query remembers, as tables")
-    state.add_argument("--stage", type=_epoch, metavar="N", help="of this pipeline only")
+    state.add_argument(
+        "--stage", type=_epoch, metavar="N", help="of this stage only, by its number"
+    )
     state.add_argument(
         "--key",
         action="append",
         metavar="NAME=VALUE",
-        help="only rows in which the column has this value; window.start looks into a struct",
+        help="only rows in which the column has this value; window.start looks into a struct; "
+        "several: all of them hold",
     )
-    state.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed")
-    state.add_argument("--rows", type=_positive, default=20, metavar="N", help="of each table (20)")
+    as_of = f"as of its end {_LAST_EPOCH}"
+    state.add_argument("--epoch", type=_epoch, metavar="N", help=as_of)
+    shown = "show so many of each table (default: 20)"
+    state.add_argument("--rows", type=_positive, default=20, metavar="N", help=shown)
 
     prune = on_checkpoint(
         "prune", "prune:prune", "remove what no restart can need; * stands for many checkpoints"
     )
-    prune.add_argument("--keep-epochs", type=int, metavar="N", help="the last N epochs")
-    prune.add_argument("--keep-for", metavar="DURATION", help='younger ones, e.g. "7 days"')
-    prune.add_argument("--keep-bytes", type=int, metavar="N", help="of these, what fits")
+    kept = "keep the last N epochs, 2 or more (default: 100, if no --keep-... is given)"
+    prune.add_argument("--keep-epochs", type=int, metavar="N", help=kept)
+    young = 'keep all epochs that are younger, "7 days" for example'
+    prune.add_argument("--keep-for", metavar="DURATION", help=young)
+    fits = "keep of these only the newest, as many as take N bytes; the last two stay in any case"
+    prune.add_argument("--keep-bytes", type=int, metavar="N", help=fits)
     prune.add_argument("--dry-run", action="store_true", help="only tell what would go")
     prune.add_argument(
         "--compact-sink", action="store_true", help="also shorten the log of the files sink"
@@ -237,16 +276,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DURATION",
         nargs="?",
         const="1 day",
-        help="also remove the sink's data files of no epoch that are older (1 day)",
+        help="also remove the sink's data files of no epoch that are older, "
+        '"2 days" for example ("1 day" if this stands alone, behind CHECKPOINT)',
     )
     sink = prune.add_mutually_exclusive_group()
-    sink.add_argument("--sink-path", metavar="PATH", help="the sink's folder, if it is not told")
-    sink.add_argument("--spec", metavar="SPEC", help="the query, if its sink needs secrets")
+    its_folder = "the sink's folder, where the checkpoint does not tell it: Spark's own"
+    sink.add_argument("--sink-path", metavar="PATH", help=its_folder)
+    secrets = "the query's specification, if its sink is reached with secrets"
+    sink.add_argument("--spec", metavar="SPEC", help=secrets)
 
     maintain = add(
         "maintain",
         "maintain:maintain",
-        "compact, expire and vacuum the table (Delta, Iceberg) that queries write to",
+        "compact, expire and vacuum the table (Delta, Iceberg) that queries write to: all three if "
+        "none of them is named",
     )
     maintain.add_argument(
         "checkpoints",
@@ -254,22 +297,26 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         help="of all queries that write to it; the first one tells which table it is",
     )
-    maintain.add_argument("--spec", metavar="SPEC", help="that query, if its table needs secrets")
+    secrets = "the first query's specification, if its table is reached with secrets"
+    maintain.add_argument("--spec", metavar="SPEC", help=secrets)
     maintain.add_argument("--compact", action="store_true", help="make larger files of small ones")
     maintain.add_argument("--expire", action="store_true", help="forget old states of the table")
     maintain.add_argument("--vacuum", action="store_true", help="remove files that nobody needs")
-    maintain.add_argument(
-        "--retain", metavar="DURATION", help='how long old states stay, e.g. "7 days"'
+    stays = (
+        'how long old states stay, an hour or more, "14 days" for example (default: as the table '
+        "says, else a week of Delta, five days of Iceberg)"
     )
-    maintain.add_argument(
-        "--rewindable", metavar="DURATION", help="how far back a query can be rewound (1 day)"
-    )
-    maintain.add_argument("--file-bytes", type=_positive, metavar="N", help="of a large file")
+    maintain.add_argument("--retain", metavar="DURATION", help=stays)
+    back = 'how far back a query can be rewound, "3 days" for example (default: "1 day")'
+    maintain.add_argument("--rewindable", metavar="DURATION", help=back)
+    large = "how large files should be, in bytes (default: as the table says, else 128 MiB)"
+    maintain.add_argument("--file-bytes", type=_positive, metavar="N", help=large)
     maintain.add_argument("--dry-run", action="store_true", help="only tell what would be done")
 
     copy = on_checkpoint("copy", "copy_checkpoint:copy", "fork a checkpoint for another query")
     copy.add_argument("target", metavar="TARGET", help="a folder or a URL that is not there yet")
-    copy.add_argument("--to-epoch", type=_epoch, metavar="N", help="by default the last committed")
+    until = f"up to this epoch {_LAST_EPOCH}"
+    copy.add_argument("--to-epoch", type=_epoch, metavar="N", help=until)
 
     rewind = on_checkpoint(
         "rewind", "rewind_checkpoint:rewind", "take a stopped query back to an epoch"
@@ -285,30 +332,39 @@ def _parser() -> argparse.ArgumentParser:
     pin = on_checkpoint(
         "pin", "rewind_checkpoint:pin", "keep an epoch to rewind to, whatever is pruned"
     )
-    pin.add_argument("name", metavar="NAME")
-    pin.add_argument("--epoch", type=_epoch, metavar="N", help="by default the last committed one")
+    letters_of_it = "to rewind by: letters, digits, dots, dashes, underscores"
+    pin.add_argument("name", metavar="NAME", help=letters_of_it)
+    pin.add_argument("--epoch", type=_epoch, metavar="N", help=f"the one to keep {_LAST_EPOCH}")
     for command in (rewind, pin):
         command.add_argument(
             "--spec",
             metavar="SPEC",
-            help="the query, if the checkpoint is Spark's or its sink is reached with secrets",
+            help="the query's specification, if the checkpoint is Spark's or the sink is reached "
+            "with secrets",
         )
     unpin = on_checkpoint("unpin", "rewind_checkpoint:unpin", "forget a pin")
-    unpin.add_argument("name", metavar="NAME")
-    on_checkpoint("pins", "rewind_checkpoint:pins", "the pinned epochs")
+    unpin.add_argument("name", metavar="NAME", help="of the pin")
+    on_checkpoint("pins", "rewind_checkpoint:pins", "the pinned epochs, with names and times")
 
     init = add(
         "init",
         "init:init",
         "write a specification with comments, an Airflow DAG that runs it, and a test of both",
     )
-    here = "where; the present one. Its name is the query's"
+    here = "where, made if it is not there; the query gets its name (default: the present one)"
     init.add_argument("directory", metavar="DIRECTORY", nargs="?", default=".", help=here)
 
-    doctor = add("doctor", "doctor:doctor", "find out whether queries can run here")
-    doctor.add_argument(
-        "checkpoint", metavar="CHECKPOINT", nargs="?", help="try this storage as well"
+    doctor = add(
+        "doctor",
+        "doctor:doctor",
+        "find out whether queries can run here: Java, PySpark, Python, a Spark that is started",
     )
+    tried = "try its storage as well; it need not be there yet"
+    doctor.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help=tried)
+
+    errors = add("errors", "show_errors:show_errors", "what a class of error means, and what to do")
+    without = "such as SinkAheadError; without it, a line of each class"
+    errors.add_argument("error", metavar="CLASS", nargs="?", help=without)
     return parser
 
 

@@ -1,4 +1,5 @@
-"""Completion in a shell, by argcomplete: commands, options, files; epochs and pins of a checkpoint.
+"""Completion in a shell, by argcomplete: commands, options, files; epochs and pins of a checkpoint;
+classes of errors.
 
 ``eval "$(register-python-argcomplete continuous)"`` makes it known to bash and zsh. Nothing of it
 is imported otherwise.
@@ -31,6 +32,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
         "to_epoch": _epochs,
         "to_pin": _pins,
         "name": _pins,
+        "error": _errors,
     }
     for action in _actions(parser):
         if action.dest in known:
@@ -57,6 +59,12 @@ def _pins(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
         return []
     checkpoint = _on_this_machine(parsed_args)
     return [] if checkpoint is None else [pin.name for pin in checkpoint.pins()]
+
+
+def _errors(**_: Any) -> list[str]:
+    from engine.commands.show_errors import catalogue
+
+    return [entry.name for entry in catalogue()]
 
 
 def _on_this_machine(parsed_args: argparse.Namespace) -> Checkpoint | None:

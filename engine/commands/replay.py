@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 def replay(args: Namespace) -> Result:
     """What came into the epoch, what each step made of it, and what went out."""
-    if args.spec is None:
-        raise ConfigError(
-            "The checkpoint holds no code: how the query reads and computes is in its "
-            "specification.",
-            hint="Name it: --spec SPEC.",
-        )
     spec = load_spec(Path(args.spec), is_needed=_is_looked_at)
     if spec.log_format == JSON:
         log_as_json(sys.stderr, lambda: {"query": spec.name})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import pty
 import re
 import select
+import struct
 import subprocess
 import sys
 import termios
@@ -60,7 +62,8 @@ class Terminal:
 
     def __init__(self, place: Path) -> None:
         self._driver, terminal = pty.openpty()
-        termios.tcsetwinsize(terminal, (40, 140))
+        # tcsetwinsize came with Python 3.11.
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
         path = str(Path(__file__).parents[2])
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "engine", "top", str(place)],

@@ -14,8 +14,8 @@ from engine.commands.command_line import main
 from engine.query.spec import load_spec
 
 
-def ran(folder: Path, *arguments: str) -> str:
-    """The output of a module of this Python, which must succeed."""
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A module of this Python, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=folder,
@@ -29,7 +29,7 @@ def ran(folder: Path, *arguments: str) -> str:
         },
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done
 
 
 @pytest.mark.spark
@@ -40,8 +40,9 @@ def test_what_it_wrote_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert told["name"] == "my_shop_s_2nd"
     assert all((folder / name).is_file() for name in told["files"])
     assert load_spec(folder / "query.yaml").name == "my_shop_s_2nd"
-    outcome = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
-    assert "2 passed" in outcome or "1 passed, 1 skipped" in outcome
+    done = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
+    assert "2 passed" in done.stdout or "1 passed, 1 skipped" in done.stdout
+    assert "Logging error" not in done.stderr, "it complains behind its end"
     ruff = ("ruff", "format", "--check", "--isolated", "--line-length=100")
     ran(folder, *ruff, "dag.py", "test_query.py")
 
@@ -54,7 +55,7 @@ def test_airflow_finds_the_dag_alone(tmp_path: Path) -> None:
         "from airflow.utils.file import list_py_file_paths\n"
         "print(list_py_file_paths('shop', safe_mode=True))"
     )
-    assert ran(tmp_path, "look").splitlines()[-1] == "['shop/dag.py']"
+    assert ran(tmp_path, "look").stdout.splitlines()[-1] == "['shop/dag.py']"
 
 
 def test_the_specification_is_right_in_any_folder(tmp_path: Path) -> None:

@@ -168,6 +168,14 @@ def test_the_wheel_has_the_two_packages_and_says_what_it_is(wheel: Path) -> None
     assert {"airflow", "engine", "spark-submit"} <= set(said.get_all("Provides-Extra", []))
 
 
+def test_the_catalogue_of_errors_comes_along(wheel: Path, plain: Path, tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "errors.md").read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("engine/commands/errors.md") == page
+    told = ran([plain.with_name("continuous"), "errors", "SinkAheadError"], tmp_path)
+    assert told.startswith("SinkAheadError\nThe sink has epochs that this checkpoint has never ")
+
+
 def test_the_first_query_runs_and_one_with_a_function(plain: Path, tmp_path: Path) -> None:
     program = tmp_path / "first.py"
     program.write_text(first_query(tmp_path) + WITH_A_FUNCTION)

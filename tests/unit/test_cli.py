@@ -312,14 +312,6 @@ def test_run_lists_what_is_wrong_with_the_specification(tmp_path: Path, capsys: 
     assert "sink: is missing" in found["error"]
 
 
-def test_a_failure_names_its_place_in_the_catalogue(tmp_path: Path, capsys: Captured) -> None:
-    checkpoint = shutil.copytree(GOLDEN / RATE, tmp_path / "torn")
-    (checkpoint / "offsets" / "7").write_text("v1\n{")
-    code, _, err = called(capsys, "status", checkpoint)
-    assert code == 1
-    assert err.splitlines()[-1].startswith("(CheckpointCorruptError: ")
-
-
 def test_run_without_its_file(tmp_path: Path, capsys: Captured) -> None:
     code, _, err = called(capsys, "run", tmp_path / "nowhere.yaml")
     assert code == 2

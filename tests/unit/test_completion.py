@@ -69,6 +69,7 @@ def folder(tmp_path: Path) -> Path:
         ("continuous replay checkpoint --epoch ", ["7", "8"]),
         ("continuous rewind checkpoint --to-pin ", ["before-upgrade"]),
         ("continuous unpin checkpoint be", ["before-upgrade"]),
+        ("continuous errors SinkCommit", ["SinkCommitRejectedError", "SinkCommitUnknownError"]),
         ("continuous replay s3://bucket/checkpoint --epoch ", [""]),
     ],
 )
