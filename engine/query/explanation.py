@@ -19,7 +19,7 @@ from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.rescaling import wanted_reducers
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.overlay_storage import OverlayStorage
-from engine.errors import ConfigError, NotEnoughSlotsError
+from engine.errors import NotEnoughSlotsError
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition
@@ -28,9 +28,9 @@ from engine.execution.slots import Demand
 from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
-from engine.plan.stream_relation import user_data_source
 from engine.query.planned import PlannedQuery, plan_request
 from engine.query.request_sink import bind_request_sink
+from engine.query.spark_sinks import refuse_unknown_sink
 from engine.query.start import refuse_what_is_read_once
 from engine.query.stateful_start import shuffle_partitions
 from engine.query.write_request import (
@@ -43,10 +43,6 @@ from engine.query.write_request import (
 )
 from engine.query.writer import ContinuousStreamWriter
 from engine.sinks.contract import SinkBinding
-from engine.spark.failure import gist
-
-_NO_FORMATS = frozenset({"memory", "foreach", "foreachbatch", "foreachbatcharrow"})
-"""Sinks of Spark that it does not look up by their names."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +214,7 @@ def _explain_sparks(request: WriteRequest) -> Explanation:
     :raises ConfigError: Spark has no such sink. Which options its sinks have nobody can tell.
     """
     df = request.df
-    _refuse_unknown_sink(request)
+    refuse_unknown_sink(df.sparkSession, request.sink_format)
     jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
     # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.
@@ -233,16 +229,3 @@ def _explain_sparks(request: WriteRequest) -> Explanation:
         "plan": plan,
     }
     return Explanation(f"Spark itself runs this query, trigger({trigger}).\n{plan}", data)
-
-
-def _refuse_unknown_sink(request: WriteRequest) -> None:
-    spark, name = request.df.sparkSession, request.sink_format
-    if name is None or name.lower() in _NO_FORMATS or user_data_source(spark, name) is not None:
-        return
-    jvm, conf = spark._jvm, spark._jsparkSession.sessionState().conf()
-    assert jvm is not None
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    try:
-        sources.DataSource.lookupDataSource(name, conf)
-    except Exception as exc:
-        raise ConfigError(f"Spark refuses the sink {name}: {gist(exc)}") from exc

@@ -19,6 +19,7 @@ from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.whose_state import refuse_own_state
 from engine.coordinator.events import DrainAsked, StopAsked
 from engine.errors import ConfigError
+from engine.query.spark_sinks import refuse_unknown_sink
 from engine.query.write_request import (
     CHECKPOINT,
     WriteRequest,
@@ -69,7 +70,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     """Start with ``df.writeStream`` what was told to ``write_stream(df)``.
 
     :param table: for ``toTable``.
-    :raises ConfigError: an option, or the sink, is the engine's alone; or Spark refuses the query.
+    :raises ConfigError: an option, or the sink, is none of Spark's; or Spark refuses the query.
     :raises ConcurrentRunError: another run holds the checkpoint; Spark has started nothing.
     """
     if request.sink_format == "foreachBatchArrow":
@@ -108,6 +109,8 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
             ", ".join(sorted(unheeded)),
             request.trigger_kind,
         )
+    if table is None:  # else its catalog knows what the format means
+        refuse_unknown_sink(request.df.sparkSession, request.sink_format)
     location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
     checkpoint = open_checkpoint(location, pop_storage(options))
     refuse_own_state(checkpoint)
@@ -152,11 +155,15 @@ def _refuse_what_spark_cannot(request: WriteRequest, sink: str, options: dict[st
 
 
 def _start(writer: DataStreamWriter, table: str | None) -> StreamingQuery:
-    from pyspark.errors import AnalysisException, IllegalArgumentException
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        UnsupportedOperationException,
+    )
 
     try:
         return writer.start() if table is None else writer.toTable(table)
-    except (AnalysisException, IllegalArgumentException) as exc:
+    except (AnalysisException, IllegalArgumentException, UnsupportedOperationException) as exc:
         raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
 
 

@@ -137,3 +137,11 @@ def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: Spar
     told = str(caught.value)
     assert "for 3 reasons" in told
     assert all(name in told for name in ("refreshInterval", "watermarkIdleAfter", "reducers"))
+
+
+def test_spark_writes_to_the_kafka_that_the_engine_brings(spark: SparkSession) -> None:
+    session = spark.newSession()
+    register(session)
+    writer = write_stream(rate(session)).format("kafka").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", "unused")
+    assert explain_query(writer).data["sink"] == "kafka"

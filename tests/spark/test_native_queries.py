@@ -335,6 +335,26 @@ def test_what_spark_refuses_at_once_is_recorded(
     assert "Spark refuses the query" in str(status.error)
 
 
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [("nosuch", "spark.jars.packages"), ("delta", "io.delta:delta"), ("postgres", "the engine's")],
+)
+def test_a_sink_that_spark_does_not_know_is_refused_before_anything_is_created(
+    spark: SparkSession, checkpoint: Checkpoint, sink: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"Spark refuses the sink {sink}: .*data source") as error:
+        into(rate(spark), checkpoint, sink, once=True).start()
+    assert told in str(error.value.hint)
+    assert not Path(checkpoint.url).exists()
+
+
+def test_a_sink_that_spark_only_reads_from_is_refused(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    with pytest.raises(ConfigError, match="rate does not support streamed writing"):
+        into(rate(spark), checkpoint, "rate", once=True).start()
+
+
 def test_a_lost_lease_stops_the_query(
     spark: SparkSession, checkpoint: Checkpoint, start: Start
 ) -> None:
@@ -397,7 +417,8 @@ def test_options_of_our_sink_that_sparks_of_the_same_name_does_not_know(
     monkeypatch.setattr(handoff, "checkpoint_location", enough)
     writer = into(rate(spark), checkpoint, sink, once=True)
     writer.options(**dict.fromkeys([*without_effect, *known, "reducers"], "1"))
-    with caplog.at_level(logging.WARNING, handoff.__name__), pytest.raises(EnoughError):
+    refused = (EnoughError, ConfigError)  # not each of these sinks comes with Spark
+    with caplog.at_level(logging.WARNING, handoff.__name__), pytest.raises(refused):
         writer.start()
     (warning,) = (each.getMessage() for each in caplog.records if each.name == handoff.__name__)
     named = ", ".join(sorted([*without_effect, "reducers"]))
