@@ -28,16 +28,15 @@ from engine.execution.slots import Demand
 from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
+from engine.query.handed import handed_query, refuse_what_spark_does_not_run
 from engine.query.planned import PlannedQuery, plan_request
 from engine.query.request_sink import bind_request_sink
-from engine.query.spark_sinks import refuse_unknown_sink
 from engine.query.start import refuse_what_is_read_once
 from engine.query.stateful_start import shuffle_partitions
 from engine.query.write_request import (
     CHECKPOINT,
     WriteRequest,
-    named_location,
-    open_checkpoint,
+    named_checkpoint,
     pop_option,
     pop_storage,
 )
@@ -72,12 +71,7 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
     if planned is not None and request.sink_format is not None:
         streams, name = planned.streams, request.sink_format
         found.hear(lambda: refuse_what_is_read_once(streams, name))
-
-    def opened() -> Checkpoint | None:
-        location = named_location(request, named)
-        return None if location is None else open_checkpoint(location, storage)
-
-    checkpoint = found.hear(opened)
+    checkpoint = found.hear(lambda: named_checkpoint(request, named, storage))
     found.raise_any()
     assert planned is not None
     assert sink is not None
@@ -211,10 +205,12 @@ def _needs(demand: Demand) -> str:
 def _explain_sparks(request: WriteRequest) -> Explanation:
     """Of a query that is handed to Spark.
 
-    :raises ConfigError: Spark has no such sink. Which options its sinks have nobody can tell.
+    :raises ConfigError: as its start would, by all that is told before the sink is made.
     """
     df = request.df
-    refuse_unknown_sink(df.sparkSession, request.sink_format)
+    found = Reasons()
+    found.hear(lambda: refuse_what_spark_does_not_run(request))
+    handed_query(request, found)
     jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
     # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.

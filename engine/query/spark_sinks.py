@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from engine.errors import ConfigError
 from engine.plan.stream_relation import user_data_source
-from engine.sinks.builtin_sinks import sink_kind
+from engine.query.write_request import WriteRequest
+from engine.sinks.builtin_sinks import FILE_FORMATS, sink_kind
 from engine.spark.failure import gist
 
 if TYPE_CHECKING:
@@ -22,12 +23,28 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
 }
 """What brings a sink that does not come with Spark."""
+_OF_LAKES = ("schemaEvolution", "targetFileSize", "commitInterval")
+_SHIPPED = "maxShippedBytesPerEpoch"
+_OURS_ALONE: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(FILE_FORMATS, ("compactInterval",)),
+    "delta": _OF_LAKES,
+    "iceberg": (*_OF_LAKES, "catalog", "compression", "location", "partitionSpec", "table"),
+    "kafka": ("transactionalIdPrefix",),
+    "console": (_SHIPPED, "timeZone"),
+    "memory": (_SHIPPED,),
+    "foreachbatch": (_SHIPPED,),
+}
+"""Options of a sink that Spark's own of the same name drops without a word."""
+_STORAGE_OF: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys((*FILE_FORMATS, "delta"), ("storage.", "spark.hadoop.fs.")),
+    "iceberg": ("catalog.", "spark.sql.catalog."),
+}
+"""What begins the options that open a sink's storage, and the settings that do so in Spark."""
 
 
-def refuse_unknown_sink(spark: SparkSession, name: str | None) -> None:
+def refuse_unknown_sink(request: WriteRequest) -> None:
     """Look for a sink as Spark does, and where it does; nothing is created.
 
-    :param name: None is Spark's default.
     :raises ConfigError: Spark does not find it, or cannot load it.
     """
     from py4j.protocol import Py4JJavaError
@@ -35,6 +52,7 @@ def refuse_unknown_sink(spark: SparkSession, name: str | None) -> None:
 
     from engine.spark.kafka_name import name_in_spark
 
+    spark, name = request.df.sparkSession, request.sink_format
     if name is None or name.lower() in _NO_FORMATS:
         return
     known = name_in_spark(spark, name)
@@ -66,3 +84,41 @@ def _hint(spark: SparkSession, sink: str) -> str:
         "Correct the name; or let the session have what brings the sink: a package, by the setting "
         "spark.jars.packages, or a class of Python, by spark.dataSource.register."
     )
+
+
+def refuse_opening_options(request: WriteRequest, options: Mapping[str, str]) -> None:
+    """:raises ConfigError: options are to open the sink's storage. Spark's own sink would take them
+    without a word, and do otherwise.
+    """
+    sink = (request.sink_format or "").lower()
+    prefix, instead = _STORAGE_OF.get(sink, ("", ""))
+    opening = [name for name in options if prefix and name.lower().startswith(prefix)]
+    if opening:
+        raise ConfigError(
+            f"The sink {sink} has no option {', '.join(sorted(opening))} with "
+            f"trigger({request.trigger_kind}=...): Spark itself runs this query, and opens the "
+            "storage by its own settings.",
+            hint=f"Set the storage up in the session, by settings that begin with {instead}, and "
+            "leave these options, or the connection that says them, out; or use "
+            "trigger(continuous=...).",
+        )
+
+
+def refuse_exactly_once(request: WriteRequest, options: Mapping[str, str]) -> None:
+    """:raises ConfigError: Kafka's sink is to be exactly once. Spark's would take the option
+    without a word.
+    """
+    delivery = {name.lower(): text for name, text in options.items()}.get("delivery", "")
+    is_kafka = (request.sink_format or "").lower() == "kafka"
+    if is_kafka and delivery.strip().lower() == "exactly-once":
+        raise ConfigError(
+            f"The sink kafka cannot be exactly once with trigger({request.trigger_kind}=...): "
+            "Spark itself runs this query, and repeats a micro-batch after a failure.",
+            hint='Use trigger(continuous=...), or set option("delivery", "at-least-once").',
+        )
+
+
+def options_without_effect(sink: str | None, options: Iterable[str]) -> list[str]:
+    """Those that the engine's sink of this name knows, and Spark's does not."""
+    ours_alone = {name.lower() for name in _OURS_ALONE.get((sink or "").lower(), ())}
+    return [key for key in options if key.lower() in ours_alone]

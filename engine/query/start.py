@@ -20,10 +20,10 @@ from engine.query.stateful_start import shuffle_partitions
 from engine.query.write_request import (
     CHECKPOINT,
     WriteRequest,
-    checkpoint_location,
-    open_checkpoint,
+    named_checkpoint,
     pop_option,
     pop_storage,
+    temporary_checkpoint,
 )
 from engine.sinks.builtin_sinks import sink_kind
 
@@ -46,7 +46,8 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     rest = dict(planned.rest)
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     sink = bind_request_sink(request, rest, options, planned.session_timezone)
-    location, temporary = checkpoint_location(request, named)
+    checkpoint = named_checkpoint(request, named, storage)
+    temporary = checkpoint is None
     definition = QueryDefinition(
         name=request.query_name,
         streams=streams,
@@ -54,7 +55,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         watermark_policy=planned.watermark_policy,
         shuffle_partitions=shuffle_partitions(request.df.sparkSession),
         sink=sink,
-        checkpoint=open_checkpoint(location, storage),
+        checkpoint=checkpoint or temporary_checkpoint(),
         epoch_interval_ms=interval_ms,
         options=options,
         temporary_checkpoint=temporary,
@@ -63,7 +64,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     standby = request.standby
     if standby is not None:
         refuse_changed_query(definition)
-    name = request.query_name or location.rstrip("/").rpartition("/")[2]
+    name = request.query_name or definition.checkpoint.url.rstrip("/").rpartition("/")[2]
     meter = metered(options, name, stands_by=standby is not None)
     try:
         if standby is not None:
