@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from engine.errors import ConfigError
 from engine.plan.stream_relation import user_data_source
+from engine.query.binding import load_data_source
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import FILE_FORMATS, sink_kind
 from engine.spark.failure import gist
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _NO_FORMATS: Final = frozenset({"memory", "foreach", "foreachbatch", "foreachbatcharrow"})
 """Sinks of Spark that it does not look up by their names."""
@@ -23,6 +25,8 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
 }
 """What brings a sink that does not come with Spark."""
+_INSTEAD: Final = "use trigger(continuous=...): the engine has a sink of this name"
+_ENGINES_ALONE: Final = f"It is the engine's alone: {_INSTEAD}."
 _OF_LAKES = ("schemaEvolution", "targetFileSize", "commitInterval")
 _SHIPPED = "maxShippedBytesPerEpoch"
 _OURS_ALONE: Mapping[str, Sequence[str]] = {
@@ -45,7 +49,7 @@ _STORAGE_OF: Mapping[str, tuple[str, str]] = {
 def refuse_unknown_sink(request: WriteRequest) -> None:
     """Look for a sink as Spark does, and where it does; nothing is created.
 
-    :raises ConfigError: Spark does not find it, or cannot load it.
+    :raises ConfigError: Spark does not find it, or cannot load it; or it only reads.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -56,7 +60,9 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
     if name is None or name.lower() in _NO_FORMATS:
         return
     known = name_in_spark(spark, name)
-    if user_data_source(spark, known) is not None:
+    pickled = user_data_source(spark, known)
+    if pickled is not None:
+        _refuse_source(name, load_data_source(pickled))
         return
     jvm, conf = spark._jvm, spark._jsparkSession.sessionState().conf()
     assert jvm is not None
@@ -69,17 +75,27 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
         ) from exc
 
 
+def _refuse_source(name: str, data_source: type[DataSource]) -> None:
+    from pyspark.sql.datasource import DataSource
+
+    if data_source.streamWriter is DataSource.streamWriter:
+        is_ours = sink_kind(name).data_source
+        raise ConfigError(
+            f"Spark refuses the sink {name}: what is registered by this name only reads.",
+            hint=_ENGINES_ALONE if is_ours else "Implement its method streamWriter.",
+        )
+
+
 def _hint(spark: SparkSession, sink: str) -> str:
-    instead = "use trigger(continuous=...): the engine has a sink of this name"
     package = _PACKAGES.get(sink)
     if package is not None:
-        or_here = f"; or {instead}" if sink_kind(sink).data_source else ""
+        or_here = f"; or {_INSTEAD}" if sink_kind(sink).data_source else ""
         return (
             f"It is in {package}: name that in the setting spark.jars.packages of the session, "
             f"with the version for Spark {spark.version}{or_here}."
         )
     if sink_kind(sink).data_source:
-        return f"It is the engine's alone: {instead}."
+        return _ENGINES_ALONE
     return (
         "Correct the name; or let the session have what brings the sink: a package, by the setting "
         "spark.jars.packages, or a class of Python, by spark.dataSource.register."

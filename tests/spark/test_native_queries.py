@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter
 
-from engine import write_stream
+from engine import register, write_stream
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_history import history
@@ -355,6 +355,15 @@ def test_a_sink_that_spark_only_reads_from_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="rate does not support streamed writing"):
         into(rate(spark), checkpoint, "rate", once=True).start()
+
+
+def test_a_registered_source_is_no_sink(spark: SparkSession, checkpoint: Checkpoint) -> None:
+    register(spark)
+    spark.dataSource.register(OneRow)
+    for sink, told in (("redis", "the engine's alone"), ("one_row", "streamWriter")):
+        with pytest.raises(ConfigError, match=f"Spark refuses the sink {sink}: .*{told}"):
+            into(rate(spark), checkpoint, sink, once=True).start()
+    assert not Path(checkpoint.url).exists()
 
 
 def test_a_lost_lease_stops_the_query(
