@@ -27,6 +27,7 @@ from engine.checkpoint.whose_state import refuse_own_state
 from engine.errors import ConfigError
 from engine.plan.event_time import refused_by_spark
 from engine.query.spark_sinks import (
+    mistyped_options,
     options_without_effect,
     refuse_exactly_once,
     refuse_opening_options,
@@ -152,6 +153,13 @@ def _warn(request: WriteRequest, options: Mapping[str, str]) -> None:
             "options %s have no effect with trigger(%s=...): Spark itself runs this query",
             ", ".join(sorted(unheeded)),
             request.trigger_kind,
+        )
+    for key, meant in mistyped_options(request, options).items():
+        logger.warning(
+            "Spark's sink %s has no option %s, and ignores it: did you mean %s?",
+            request.sink_format,
+            key,
+            meant,
         )
 
 

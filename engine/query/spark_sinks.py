@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 from engine.errors import ConfigError
 from engine.plan.stream_relation import user_data_source
 from engine.query.binding import load_data_source
+from engine.query.spark_options import mistyped
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import FILE_FORMATS, sink_kind
 from engine.spark.failure import gist
+from engine.spark.kafka_name import name_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +56,10 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from engine.spark.kafka_name import name_in_spark
-
     spark, name = request.df.sparkSession, request.sink_format
     if name is None or name.lower() in _NO_FORMATS:
         return
-    known = name_in_spark(spark, name)
-    pickled = user_data_source(spark, known)
+    pickled = _registered(spark, name)
     if pickled is not None:
         _refuse_source(name, load_data_source(pickled))
         return
@@ -68,7 +67,7 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
     assert jvm is not None
     sources = jvm.org.apache.spark.sql.execution.datasources
     try:
-        sources.DataSource.lookupDataSource(known, conf)
+        sources.DataSource.lookupDataSource(name, conf)
     except (Py4JJavaError, PySparkException) as exc:
         raise ConfigError(
             f"Spark refuses the sink {name}: {gist(exc)}", hint=_hint(spark, name.lower())
@@ -138,3 +137,17 @@ def options_without_effect(sink: str | None, options: Iterable[str]) -> list[str
     """Those that the engine's sink of this name knows, and Spark's does not."""
     ours_alone = {name.lower() for name in _OURS_ALONE.get((sink or "").lower(), ())}
     return [key for key in options if key.lower() in ours_alone]
+
+
+def mistyped_options(request: WriteRequest, options: Iterable[str]) -> dict[str, str]:
+    """Those that Spark's sink does not have, each with the one that was probably meant. A sink that
+    was registered has options of its own."""
+    sink = request.sink_format or ""
+    if _registered(request.df.sparkSession, sink) is not None:
+        return {}
+    ours_alone = options_without_effect(sink, options)
+    return mistyped(sink, [key for key in options if key not in ours_alone])
+
+
+def _registered(spark: SparkSession, name: str) -> bytes | None:
+    return user_data_source(spark, name_in_spark(spark, name))

@@ -23,6 +23,7 @@ from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
 from engine.query import handed
 from engine.query.explanation import explain_query
 from engine.query.handoff import SparkQuery
+from engine.query.spark_options import OF_SINKS
 from engine.query.writer import ContinuousStreamWriter
 from tests.waiting import wait_until
 
@@ -425,6 +426,50 @@ def test_options_of_our_sink_that_sparks_of_the_same_name_does_not_know(
     (warning,) = (each.getMessage() for each in caplog.records if each.name == handed.__name__)
     named = ", ".join(sorted([*without_effect, "reducers"]))
     assert warning.startswith(f"options {named} have no effect with trigger(once=...)")
+
+
+def test_mistyped_options_are_named_and_the_query_runs(
+    spark: SparkSession,
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    writer = into(rate(spark), checkpoint, "csv", once=True).option("path", str(tmp_path / "out"))
+    writer.options(hedaer="true", onBadRecrd="skip", escape="x", somebodys="y")
+    with caplog.at_level(logging.WARNING, handed.__name__):
+        query = start(writer)
+    assert query.awaitTermination(WAIT_S)
+    told = [each.getMessage() for each in caplog.records if each.name == handed.__name__]
+    assert told == [
+        "Spark's sink csv has no option hedaer, and ignores it: did you mean header?",
+        "Spark's sink csv has no option onBadRecrd, and ignores it: did you mean onBadRecord?",
+    ]
+
+
+def test_a_registered_sink_has_options_of_its_own(
+    spark: SparkSession, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(spark)
+    writer = into(rate(spark), checkpoint, "kafka", once=True).option("includeHeader", "true")
+    with caplog.at_level(logging.WARNING, handed.__name__):
+        explain_query(writer)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("sink", ["csv", "json", "xml", "text", "orc", "parquet"])
+def test_the_options_of_files_that_are_known_are_sparks_own(spark: SparkSession, sink: str) -> None:
+    sql = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    options = {
+        "csv": sql.catalyst.csv.CSVOptions,
+        "json": sql.catalyst.json.JSONOptions,
+        "xml": sql.catalyst.xml.XmlOptions,
+        "text": sql.execution.datasources.text.TextOptions,
+        "orc": sql.execution.datasources.orc.OrcOptions,
+        "parquet": sql.execution.datasources.parquet.ParquetOptions,
+    }[sink]
+    of_the_writer = {"maxRecordsPerFile", "retention"}
+    assert all(options.isValidOption(each) for each in OF_SINKS[sink] - of_the_writer)
 
 
 @pytest.mark.parametrize(
