@@ -147,6 +147,8 @@ def _parser() -> argparse.ArgumentParser:
         "the plan of a query without running it, or all reasons why it would be refused",
     )
     explain.add_argument("spec", metavar="SPEC", help="its YAML or JSON file; - is standard input")
+    logs = "how it logs; by default as SPEC says, else text"
+    explain.add_argument("--log-format", choices=FORMATS, help=logs)
 
     top = add("top", "top:top", "all queries, live in the terminal: charts, drain, stop")
     top.add_argument(
