@@ -29,7 +29,7 @@ from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
 from engine.query.handed import handed_query, refuse_what_spark_does_not_run
-from engine.query.planned import PlannedQuery, plan_request
+from engine.query.planned import PlannedQuery, plan_or_hear
 from engine.query.request_sink import bind_request_sink
 from engine.query.start import refuse_what_is_read_once
 from engine.query.stateful_start import shuffle_partitions
@@ -64,7 +64,7 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
         return _explain_sparks(request)
     found = Reasons()
     options, rest = EngineOptions.take(request.sink_options, found)
-    planned = found.hear(lambda: plan_request(request, reasons=found))
+    planned = found.hear(lambda: plan_or_hear(request, found))
     named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
     zone = str(request.df.sparkSession.conf.get("spark.sql.session.timeZone"))
     sink = found.hear(lambda: bind_request_sink(request, rest, options, zone))

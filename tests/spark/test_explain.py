@@ -221,3 +221,28 @@ def test_what_opens_the_storage_of_no_checkpoint_is_told(
     writer = write_stream(rate(spark)).format("noop").trigger(**trigger)
     with pytest.raises(ConfigError, match=r"checkpointStorage\.key has no meaning"):
         explain_query(writer.option("checkpointStorage.key", "k"))
+
+
+def test_a_wrong_interval_of_the_trigger_hides_no_other_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = rate(spark).select(F.input_file_name().alias("a"))
+    writer = to_files(df, tmp_path).trigger(continuous="soon").option("onBadRecord", "maybe")
+    writer.option("onStall", "wait").option("compression", "none of them")
+    for refused in (writer.start, lambda: explain_query(writer)):
+        with pytest.raises(ConfigError) as caught:
+            refused()
+        told = str(caught.value)
+        for reason in ("'soon' cannot be used", "onBadRecord", "onStall", "input_file_name"):
+            assert told.count(reason) == 1
+    assert "sink parquet" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["refreshInterval", "watermarkIdleAfter"])
+def test_a_wrong_option_hides_no_option_that_does_not_fit(spark: SparkSession, option: str) -> None:
+    writer = write_stream(rate(spark)).format("noop").option("onStall", "wait")
+    with pytest.raises(ConfigError) as caught:
+        writer.option(option, "1 hour").start()
+    assert "for 2 reasons" in str(caught.value)
+    assert option in str(caught.value)
