@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.base.options import EngineOptions
 from engine.base.reasons import Reasons
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offsets_folder
@@ -28,20 +27,12 @@ from engine.execution.slots import Demand
 from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
+from engine.query.checked import CheckedQuery, check_query
 from engine.query.handed import handed_query, refuse_what_spark_does_not_run
-from engine.query.planned import PlannedQuery, plan_or_hear
-from engine.query.request_sink import bind_request_sink
-from engine.query.start import refuse_what_is_read_once
+from engine.query.planned import PlannedQuery
 from engine.query.stateful_start import shuffle_partitions
-from engine.query.write_request import (
-    CHECKPOINT,
-    WriteRequest,
-    named_checkpoint,
-    pop_option,
-    pop_storage,
-)
+from engine.query.write_request import WriteRequest
 from engine.query.writer import ContinuousStreamWriter
-from engine.sinks.contract import SinkBinding
 
 
 @dataclass(frozen=True)
@@ -62,29 +53,12 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
     request = writer.request
     if not writer.runs_here():
         return _explain_sparks(request)
+    return _explain_ours(request, check_query(request))
+
+
+def _explain_ours(request: WriteRequest, checked: CheckedQuery) -> Explanation:
+    planned, sink, checkpoint = checked.planned, checked.sink, checked.checkpoint
     found = Reasons()
-    options, rest = EngineOptions.take(request.sink_options, found)
-    planned = found.hear(lambda: plan_or_hear(request, found))
-    named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
-    zone = str(request.df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    sink = found.hear(lambda: bind_request_sink(request, rest, options, zone))
-    if planned is not None and request.sink_format is not None:
-        streams, name = planned.streams, request.sink_format
-        found.hear(lambda: refuse_what_is_read_once(streams, name))
-    checkpoint = found.hear(lambda: named_checkpoint(request, named, storage))
-    found.raise_any()
-    assert planned is not None
-    assert sink is not None
-    return _explain_ours(request, planned, sink, checkpoint, found)
-
-
-def _explain_ours(
-    request: WriteRequest,
-    planned: PlannedQuery,
-    sink: SinkBinding,
-    checkpoint: Checkpoint | None,
-    found: Reasons,
-) -> Explanation:
     storage = OverlayStorage(checkpoint.storage) if checkpoint is not None else _nothing()
     definition = QueryDefinition(
         name=request.query_name,

@@ -32,13 +32,9 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """What of a query is known before its sink and its checkpoint are looked at.
-
-    :param rest: the options that are not the engine's own: of the sink and the checkpoint.
-    """
+    """What of a query is known before its sink and its checkpoint are looked at."""
 
     options: EngineOptions
-    rest: Mapping[str, str]
     interval_ms: int
     streams: tuple[StreamBinding, ...]
     stages: tuple[Pipeline, ...]
@@ -48,11 +44,6 @@ class PlannedQuery:
     def pipelines(self) -> tuple[Pipeline, ...]:
         """All of them, by their numbers."""
         return (*(stream.pipeline for stream in self.streams), *self.stages)
-
-    @property
-    def session_timezone(self) -> str:
-        """For times without a zone."""
-        return self.pipelines[0].session_timezone
 
     @property
     def joins(self) -> bool:
@@ -83,14 +74,14 @@ def plan_or_hear(
     :return: None if there is no plan of it.
     """
     interval_ms = found.hear(lambda: parse_interval_ms(str(request.trigger_value)))
-    options, rest = EngineOptions.take(request.sink_options, found)
+    options, _ = EngineOptions.take(request.sink_options, found)
     policy = watermark_policy(request.df.sparkSession)
     try:
         streams, stages = plan_streams(request, options, overriding)
     except ContinuousError as exc:  # what others raise need not be a fault of the query
         found.add(exc)
         return None
-    planned = PlannedQuery(options, rest, interval_ms or 0, streams, stages, policy)
+    planned = PlannedQuery(options, interval_ms or 0, streams, stages, policy)
     found.hear(lambda: _refuse_intervals(planned))
     found.hear(lambda: check_idle_streams(options, planned.pipelines, policy))
     found.hear(lambda: check_late_records(options, planned.pipelines))

@@ -246,3 +246,14 @@ def test_a_wrong_option_hides_no_option_that_does_not_fit(spark: SparkSession, o
         writer.option(option, "1 hour").start()
     assert "for 2 reasons" in str(caught.value)
     assert option in str(caught.value)
+
+
+def test_a_start_tells_what_explain_tells(spark: SparkSession) -> None:
+    df = rate(spark).select(F.input_file_name().alias("a"))
+    writer = write_stream(df).format("parquet").option("compression", "none of them")
+    with pytest.raises(ConfigError) as explained:
+        explain_query(writer)
+    with pytest.raises(ConfigError) as started:
+        writer.start()
+    assert str(started.value) == str(explained.value)
+    assert "for 3 reasons" in str(started.value)
