@@ -70,7 +70,8 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
         sources.DataSource.lookupDataSource(name, conf)
     except (Py4JJavaError, PySparkException) as exc:
         raise ConfigError(
-            f"Spark refuses the sink {name}: {gist(exc)}", hint=_hint(spark, name.lower())
+            f"Spark refuses the sink {name}: {gist(exc).rstrip('.')}.",
+            hint=_hint(spark, name.lower()),
         ) from exc
 
 
