@@ -12,11 +12,11 @@ refused; so are ``checkpointLocation`` and ``queryName``, which Spark passes to 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from engine.base.near_names import nearest
 from engine.base.options import EngineOptions
 from engine.errors import ConfigError
 
@@ -114,11 +114,10 @@ class Options:
         known = {name.lower(): name for name in self._taken}
         shown = sorted(name for key, name in known.items() if not key.startswith("__"))
         beside = EngineOptions.names() if self._owner.startswith("sink ") else []
-        nearby = {name.lower(): name for name in (*shown, *beside)}
         for name in self._given:
             if name in known or name in _SPARKS_OWN or name.startswith("__"):
                 continue
-            near = difflib.get_close_matches(name, nearby, 1)
-            hint = f"Did you mean {nearby[near[0]]}? " if near else ""
+            near = nearest(name, (*shown, *beside))
+            hint = "" if near is None else f"Did you mean {near}? "
             there = f"There are {', '.join(shown)}." if shown else "It has no options."
             raise ConfigError(f"{self._owner} has no option {name!r}.", hint=f"{hint}{there}")

@@ -24,9 +24,9 @@ class Reasons:
         try:
             return ask()
         except ContinuousError as exc:
-            self._keep(exc)
+            self.add(exc)
         except Exception as exc:  # of somebody else's code
-            self._keep(SourceError(f"{type(exc).__name__}: {exc}"))
+            self.add(SourceError(f"{type(exc).__name__}: {exc}"))
         return None
 
     def raise_any(self) -> None:
@@ -38,6 +38,7 @@ class Reasons:
             listed = "\n  ".join(map(str, self.errors))
             raise ConfigError(f"The query is refused, for {len(self.errors)} reasons:\n  {listed}")
 
-    def _keep(self, error: ContinuousError) -> None:
+    def add(self, error: ContinuousError) -> None:
+        """One more, if it is not there yet."""
         if str(error) not in map(str, self.errors):
             self.errors.append(error)

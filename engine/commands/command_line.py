@@ -162,6 +162,8 @@ def _parser() -> argparse.ArgumentParser:
         "the plan of a query without running it, or all reasons why it would be refused",
     )
     explain.add_argument("spec", metavar="SPEC", help=_THE_SPEC)
+    logs = "how it logs; by default as SPEC says, else text"
+    explain.add_argument("--log-format", choices=FORMATS, help=logs)
 
     top = add(
         "top",

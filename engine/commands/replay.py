@@ -13,9 +13,9 @@ from engine.base.options import EngineOptions
 from engine.commands.brief_session import brief_session
 from engine.commands.result import Result
 from engine.commands.run_query import prints_go_to_stderr
+from engine.commands.specified_logs import log_as_specified
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
-from engine.logs.json_lines import JSON, log_as_json
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.query.spec.own_modules import import_instead
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def replay(args: Namespace) -> Result:
     """What came into the epoch, what each step made of it, and what went out."""
     spec = load_spec(Path(args.spec), is_needed=_is_looked_at)
-    if spec.log_format == JSON:
-        log_as_json(sys.stderr, lambda: {"query": spec.name})
+    log_as_specified(spec)
     other = None if args.changed is None else load_spec(Path(args.changed), is_needed=_is_looked_at)
     if other is not None:
         _refuse_other_session(spec, other)

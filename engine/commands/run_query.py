@@ -20,8 +20,9 @@ from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.commands.live import ProgressDisplay
 from engine.commands.result import DONE, FAILED, Result
+from engine.commands.specified_logs import log_as_specified
 from engine.errors import ConcurrentRunError, ConfigError
-from engine.logs.json_lines import JSON, SETTING, JsonFormatter, log_as_json, logs_json
+from engine.logs.json_lines import JSON, SETTING, JsonFormatter, logs_json
 from engine.query.spec import QuerySpec, build, load_spec
 from engine.query.spec.document import STANDARD_INPUT
 from engine.spark.failure import describe_error
@@ -62,12 +63,9 @@ def run(args: Namespace) -> Result:
     finally:
         if args.forget:
             path.unlink(missing_ok=True)
-    if args.log_format is not None:
-        spec = replace(spec, log_format=args.log_format)
-    logs = None
-    if spec.log_format == JSON:
+    logs = log_as_specified(spec, args.log_format)
+    if logs is not None:
         spec = replace(spec, conf={**spec.conf, SETTING: JSON})
-        logs = log_as_json(sys.stderr, lambda: {"query": spec.name})
     with prints_go_to_stderr() if args.json else nullcontext():
         return _run(spec, logs, args)
 

@@ -77,18 +77,23 @@ def refused_settings(gateway: Any) -> list[str]:
     ]
 
 
-def refused_by_spark(gateway: Any, plan: JavaObject, output_mode: str) -> str | None:
+def refused_by_spark(
+    gateway: Any, plan: JavaObject, output_mode: str, *, continuous: bool = False
+) -> str | None:
     """Why Spark itself would not start a query, in its words; None if it would.
 
     :param plan: the analyzed one.
     :param output_mode: ``append``, ``update`` or ``complete``.
+    :param continuous: it would be in Spark's continuous mode, which runs fewer.
     """
     if SessionSettings(gateway).value(_CHECKED) == "false":
         return None
     sql = gateway.jvm.org.apache.spark.sql
     mode = getattr(sql.streaming.OutputMode, output_mode.capitalize())()
+    checker = sql.catalyst.analysis.UnsupportedOperationChecker
+    check = checker.checkForContinuous if continuous else checker.checkForStreaming
     try:
-        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, mode)
+        check(plan, mode)
     except AnalysisException as exc:
         return str(exc).partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()
     return None

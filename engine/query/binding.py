@@ -55,7 +55,7 @@ def bind_source(
     from pyspark.sql.types import StructType
 
     data_source = (
-        _load(relation.data_source)
+        load_data_source(relation.data_source)
         if relation.data_source is not None
         else source_class(relation.format)
     )
@@ -90,7 +90,7 @@ def bind_sink(
     :raises ConfigError: no such sink, it cannot be written to as a stream, or an option is wrong.
     """
     pickled = None if name.lower() in SINKS else user_data_source(spark, name)
-    data_source = sink_class(name) if pickled is None else _load(pickled)
+    data_source = sink_class(name) if pickled is None else load_data_source(pickled)
     given = {key: value for key, value in options.items() if not key.startswith("__")}
     partition_by = json.loads(options.get(PARTITION_BY, "[]"))
     with _own_words(f"Sink {name}: a stream writer", _WRITER_HINT):
@@ -167,7 +167,8 @@ def _own_words(what: str, hint: str) -> Iterator[None]:
         raise ConfigError(f"{what} failed: {type(exc).__name__}: {exc}") from exc
 
 
-def _load(pickled: bytes) -> type[DataSource]:
+def load_data_source(pickled: bytes) -> type[DataSource]:
+    """What :func:`engine.plan.stream_relation.user_data_source` has returned."""
     from pyspark import cloudpickle
 
     data_source: type[DataSource] = cloudpickle.loads(pickled)

@@ -12,14 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.base.options import EngineOptions
 from engine.base.reasons import Reasons
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.rescaling import wanted_reducers
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.storage.overlay_storage import OverlayStorage
-from engine.errors import ConfigError, NotEnoughSlotsError
+from engine.errors import NotEnoughSlotsError
 from engine.exchange.key_groups import KEY_GROUPS
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition
@@ -28,25 +27,12 @@ from engine.execution.slots import Demand
 from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
-from engine.plan.stream_relation import user_data_source
-from engine.query.planned import PlannedQuery, plan_request
-from engine.query.request_sink import bind_request_sink
-from engine.query.start import refuse_what_is_read_once
+from engine.query.checked import CheckedQuery, check_query
+from engine.query.handed import handed_query, refuse_what_spark_does_not_run
+from engine.query.planned import PlannedQuery
 from engine.query.stateful_start import shuffle_partitions
-from engine.query.write_request import (
-    CHECKPOINT,
-    WriteRequest,
-    named_location,
-    open_checkpoint,
-    pop_option,
-    pop_storage,
-)
+from engine.query.write_request import WriteRequest
 from engine.query.writer import ContinuousStreamWriter
-from engine.sinks.contract import SinkBinding
-from engine.spark.failure import gist
-
-_NO_FORMATS = frozenset({"memory", "foreach", "foreachbatch", "foreachbatcharrow"})
-"""Sinks of Spark that it does not look up by their names."""
 
 
 @dataclass(frozen=True)
@@ -67,34 +53,12 @@ def explain_query(writer: ContinuousStreamWriter) -> Explanation:
     request = writer.request
     if not writer.runs_here():
         return _explain_sparks(request)
+    return _explain_ours(request, check_query(request))
+
+
+def _explain_ours(request: WriteRequest, checked: CheckedQuery) -> Explanation:
+    planned, sink, checkpoint = checked.planned, checked.sink, checked.checkpoint
     found = Reasons()
-    options, rest = EngineOptions.take(request.sink_options, found)
-    planned = found.hear(lambda: plan_request(request, reasons=found))
-    named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
-    zone = str(request.df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    sink = found.hear(lambda: bind_request_sink(request, rest, options, zone))
-    if planned is not None and request.sink_format is not None:
-        streams, name = planned.streams, request.sink_format
-        found.hear(lambda: refuse_what_is_read_once(streams, name))
-
-    def opened() -> Checkpoint | None:
-        location = named_location(request, named)
-        return None if location is None else open_checkpoint(location, storage)
-
-    checkpoint = found.hear(opened)
-    found.raise_any()
-    assert planned is not None
-    assert sink is not None
-    return _explain_ours(request, planned, sink, checkpoint, found)
-
-
-def _explain_ours(
-    request: WriteRequest,
-    planned: PlannedQuery,
-    sink: SinkBinding,
-    checkpoint: Checkpoint | None,
-    found: Reasons,
-) -> Explanation:
     storage = OverlayStorage(checkpoint.storage) if checkpoint is not None else _nothing()
     definition = QueryDefinition(
         name=request.query_name,
@@ -215,10 +179,12 @@ def _needs(demand: Demand) -> str:
 def _explain_sparks(request: WriteRequest) -> Explanation:
     """Of a query that is handed to Spark.
 
-    :raises ConfigError: Spark has no such sink. Which options its sinks have nobody can tell.
+    :raises ConfigError: as its start would, by all that is told before the sink is made.
     """
     df = request.df
-    _refuse_unknown_sink(request)
+    found = Reasons()
+    found.hear(lambda: refuse_what_spark_does_not_run(request))
+    handed_query(request, found)
     jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
     # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.
@@ -233,16 +199,3 @@ def _explain_sparks(request: WriteRequest) -> Explanation:
         "plan": plan,
     }
     return Explanation(f"Spark itself runs this query, trigger({trigger}).\n{plan}", data)
-
-
-def _refuse_unknown_sink(request: WriteRequest) -> None:
-    spark, name = request.df.sparkSession, request.sink_format
-    if name is None or name.lower() in _NO_FORMATS or user_data_source(spark, name) is not None:
-        return
-    jvm, conf = spark._jvm, spark._jsparkSession.sessionState().conf()
-    assert jvm is not None
-    sources = jvm.org.apache.spark.sql.execution.datasources
-    try:
-        sources.DataSource.lookupDataSource(name, conf)
-    except Exception as exc:
-        raise ConfigError(f"Spark refuses the sink {name}: {gist(exc)}") from exc

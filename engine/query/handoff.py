@@ -7,29 +7,18 @@ checkpoint.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.base.options import FAIL, SKIP, EngineOptions
+from engine.base.reasons import Reasons
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.whose_state import refuse_own_state
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ConfigError
-from engine.query.write_request import (
-    CHECKPOINT,
-    WriteRequest,
-    checkpoint_location,
-    open_checkpoint,
-    pop_option,
-    pop_storage,
-)
-from engine.sinks.builtin_sinks import FILE_FORMATS
+from engine.query.handed import handed_query, refusals_of_spark
+from engine.query.write_request import CHECKPOINT, WriteRequest, temporary_checkpoint
 from engine.spark.drains import finish_batch, finish_epoch
-from engine.spark.failure import describe_error
 from engine.spark.supervised import SparkExecution
 from engine.spark.workers import use_this_python
 
@@ -37,30 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-
-logger = logging.getLogger(__name__)
-_OF_RECORDS = ("onBadRecord", "onLateRecord")
-_HEEDED = frozenset(
-    {"leaseheartbeatms", "onbadrecord", "onlaterecord", "metricsport", "opentelemetry"}
-)
-"""The options of the engine that mean something here."""
-_OF_LAKES = ("schemaEvolution", "targetFileSize", "commitInterval")
-_SHIPPED = "maxShippedBytesPerEpoch"
-_OURS_ALONE: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(FILE_FORMATS, ("compactInterval",)),
-    "delta": _OF_LAKES,
-    "iceberg": (*_OF_LAKES, "catalog", "compression", "location", "partitionSpec", "table"),
-    "kafka": ("transactionalIdPrefix",),
-    "console": (_SHIPPED, "timeZone"),
-    "memory": (_SHIPPED,),
-    "foreachbatch": (_SHIPPED,),
-}
-"""Options of a sink that Spark's own of the same name drops without a word."""
-_STORAGE_OF: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys((*FILE_FORMATS, "delta"), ("storage.", "spark.hadoop.fs.")),
-    "iceberg": ("catalog.", "spark.sql.catalog."),
-}
-"""What begins the options that open a sink's storage, and the settings that do so in Spark."""
 _POLL_S = 0.1
 _ENDED = {"message": "Stopped", "isDataAvailable": False, "isTriggerActive": False}
 
@@ -69,59 +34,22 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     """Start with ``df.writeStream`` what was told to ``write_stream(df)``.
 
     :param table: for ``toTable``.
-    :raises ConfigError: an option, or the sink, is the engine's alone; or Spark refuses the query.
+    :raises ConfigError: an option, or the sink, is none of Spark's; or Spark refuses the query.
     :raises ConcurrentRunError: another run holds the checkpoint; Spark has started nothing.
     """
-    if request.sink_format == "foreachBatchArrow":
-        raise ConfigError(
-            f"trigger({request.trigger_kind}=...) hands the query to Spark, which has no "
-            "foreachBatchArrow.",
-            hint='Use trigger(continuous=...) without mode("spark"), or foreachBatch with '
-            "df.toArrow().",
-        )
-    own, options = EngineOptions.take(request.sink_options)
-    for option, value, default in (
-        ("onBadRecord", own.on_bad_record, FAIL),
-        ("onLateRecord", own.on_late_record, SKIP),
-        ("metricsPort", own.metrics_port, ""),
-        ("openTelemetry", own.open_telemetry, False),
-    ):
-        if value != default:
-            instead = "the source's own option" if option in _OF_RECORDS else "Spark's own metrics"
-            raise ConfigError(
-                f"Option {option} cannot be {value!r} with trigger({request.trigger_kind}=...): "
-                "Spark itself runs this query.",
-                hint=f"Use trigger(continuous=...), or {instead}.",
-            )
-    sink = (request.sink_format or "").lower()
-    _refuse_what_spark_cannot(request, sink, options)
-    ours_alone = {name.lower() for name in _OURS_ALONE.get(sink, ())}
-    unheeded = [
-        key
-        for key in request.sink_options
-        if (key.lower() in ours_alone if key in options else key.lower() not in _HEEDED)
-    ]
-    if unheeded:
-        # No error: the same query is to run with any trigger.
-        logger.warning(
-            "options %s have no effect with trigger(%s=...): Spark itself runs this query",
-            ", ".join(sorted(unheeded)),
-            request.trigger_kind,
-        )
-    location, temporary = checkpoint_location(request, pop_option(options, CHECKPOINT))
-    checkpoint = open_checkpoint(location, pop_storage(options))
-    refuse_own_state(checkpoint)
     context = request.df.sparkSession.sparkContext
     use_this_python(context)
-    options[CHECKPOINT] = _as_spark_names(checkpoint)
+    handed = handed_query(request, Reasons(), table)
+    checkpoint = handed.checkpoint or temporary_checkpoint()
+    writer = handed.writer.option(CHECKPOINT, _as_spark_names(checkpoint))
     execution = SparkExecution(
         checkpoint,
         finish_epoch if request.trigger_kind == "continuous" else finish_batch,
         application=context.applicationId,
-        heartbeat_interval_ms=own.lease_heartbeat_ms,
-        temporary=temporary,
+        heartbeat_interval_ms=handed.lease_heartbeat_ms,
+        temporary=handed.checkpoint is None,
     )
-    writer, standby = _writer(request, options), request.standby
+    standby = request.standby
     if standby is not None:
         standby.await_turn(checkpoint)
         refuse_own_state(checkpoint)  # that somebody has left there meanwhile
@@ -129,51 +57,9 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     return SparkQuery(execution.start(lambda: _start(writer, table), lost), execution)
 
 
-def _refuse_what_spark_cannot(request: WriteRequest, sink: str, options: dict[str, str]) -> None:
-    """Spark's own sink would take these options without a word, and do otherwise."""
-    delivery = {name.lower(): text for name, text in options.items()}.get("delivery", "")
-    prefix, instead = _STORAGE_OF.get(sink, ("", ""))
-    opening = [name for name in options if prefix and name.lower().startswith(prefix)]
-    if opening:
-        raise ConfigError(
-            f"The sink {sink} has no option {', '.join(sorted(opening))} with "
-            f"trigger({request.trigger_kind}=...): Spark itself runs this query, and opens the "
-            "storage by its own settings.",
-            hint=f"Set the storage up in the session, by settings that begin with {instead}, and "
-            "leave these options, or the connection that says them, out; or use "
-            "trigger(continuous=...).",
-        )
-    if sink == "kafka" and delivery.strip().lower() == "exactly-once":
-        raise ConfigError(
-            f"The sink kafka cannot be exactly once with trigger({request.trigger_kind}=...): "
-            "Spark itself runs this query, and repeats a micro-batch after a failure.",
-            hint='Use trigger(continuous=...), or set option("delivery", "at-least-once").',
-        )
-
-
 def _start(writer: DataStreamWriter, table: str | None) -> StreamingQuery:
-    from pyspark.errors import AnalysisException, IllegalArgumentException
-
-    try:
+    with refusals_of_spark():
         return writer.start() if table is None else writer.toTable(table)
-    except (AnalysisException, IllegalArgumentException) as exc:
-        raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
-
-
-def _writer(request: WriteRequest, options: dict[str, str]) -> DataStreamWriter:
-    writer = request.df.writeStream.outputMode(request.output_mode).options(**options)
-    writer = writer.trigger(**{request.trigger_kind: request.trigger_value})
-    if request.query_name is not None:
-        writer = writer.queryName(request.query_name)
-    if request.partition_columns:
-        writer = writer.partitionBy(*request.partition_columns)
-    if request.sink_format == "foreach":
-        writer = writer.foreach(request.function)
-    elif request.sink_format == "foreachBatch":
-        writer = writer.foreachBatch(request.function)
-    elif request.sink_format is not None:
-        writer = writer.format(request.sink_format)
-    return writer
 
 
 def _as_spark_names(checkpoint: Checkpoint) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.base.options import EngineOptions, parse_interval_ms
 from engine.base.reasons import Reasons
-from engine.errors import ConfigError
+from engine.errors import ConfigError, ContinuousError
 from engine.execution.definition import StreamBinding
 from engine.pipeline.pipeline import Pipeline, SourceRelation, StaticJoin
 from engine.pipeline.stateful import Exchanged
@@ -32,13 +32,9 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """What of a query is known before its sink and its checkpoint are looked at.
-
-    :param rest: the options that are not the engine's own: of the sink and the checkpoint.
-    """
+    """What of a query is known before its sink and its checkpoint are looked at."""
 
     options: EngineOptions
-    rest: Mapping[str, str]
     interval_ms: int
     streams: tuple[StreamBinding, ...]
     stages: tuple[Pipeline, ...]
@@ -50,34 +46,42 @@ class PlannedQuery:
         return (*(stream.pipeline for stream in self.streams), *self.stages)
 
     @property
-    def session_timezone(self) -> str:
-        """For times without a zone."""
-        return self.pipelines[0].session_timezone
-
-    @property
     def joins(self) -> bool:
         """Whether tables are joined with the streams."""
         return any(isinstance(step, StaticJoin) for each in self.pipelines for step in each.steps)
 
 
-def plan_request(
-    request: WriteRequest,
-    overriding: Mapping[str, str] = _NOTHING,
-    reasons: Reasons | None = None,
-) -> PlannedQuery:
+def plan_request(request: WriteRequest, overriding: Mapping[str, str] = _NOTHING) -> PlannedQuery:
     """Plan the query, and check all that needs neither its sink nor its checkpoint.
 
     :param overriding: options of the sources that take the place of those of the same name, where
         there are such.
-    :param reasons: hears what is wrong with a query that could be planned, in place of an error.
-    :raises ConfigError: it cannot run; lists all unsupported parts of it at once.
+    :raises ConfigError: it cannot run, or options are wrong; lists all that is.
     """
-    interval_ms = parse_interval_ms(str(request.trigger_value))
-    options, rest = EngineOptions.take(request.sink_options, reasons)
+    found = Reasons()
+    planned = plan_or_hear(request, found, overriding)
+    found.raise_any()
+    assert planned is not None
+    return planned
+
+
+def plan_or_hear(
+    request: WriteRequest, found: Reasons, overriding: Mapping[str, str] = _NOTHING
+) -> PlannedQuery | None:
+    """As :func:`plan_request`; what is wrong with an option is no reason not to go on.
+
+    :param found: hears why the query cannot run.
+    :return: None if there is no plan of it.
+    """
+    interval_ms = found.hear(lambda: parse_interval_ms(str(request.trigger_value)))
+    options, _ = EngineOptions.take(request.sink_options, found)
     policy = watermark_policy(request.df.sparkSession)
-    streams, stages = plan_streams(request, options, overriding)
-    planned = PlannedQuery(options, rest, interval_ms, streams, stages, policy)
-    found = Reasons() if reasons is None else reasons
+    try:
+        streams, stages = plan_streams(request, options, overriding)
+    except ContinuousError as exc:  # what others raise need not be a fault of the query
+        found.add(exc)
+        return None
+    planned = PlannedQuery(options, interval_ms or 0, streams, stages, policy)
     found.hear(lambda: _refuse_intervals(planned))
     found.hear(lambda: check_idle_streams(options, planned.pipelines, policy))
     found.hear(lambda: check_late_records(options, planned.pipelines))
@@ -89,8 +93,6 @@ def plan_request(
             found.hear(lambda: refuse_options_of_exchanges(options))
     else:
         found.hear(lambda: refuse_options_of_state(options))
-    if reasons is None:
-        found.raise_any()
     return planned
 
 

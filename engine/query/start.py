@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.errors import ConcurrentRunError, ConfigError
+from engine.errors import ConcurrentRunError
 from engine.execution.admission import refuse_changed_query
-from engine.execution.definition import QueryDefinition, StreamBinding
+from engine.execution.definition import QueryDefinition
 from engine.execution.execution import ContinuousExecution
 from engine.execution.measured import look_at
 from engine.metrics.publishing import metered
 from engine.pipeline.explain import explain
+from engine.query.checked import check_query
 from engine.query.handle import ContinuousQuery
-from engine.query.planned import plan_request, plan_streams
-from engine.query.request_sink import bind_request_sink
+from engine.query.planned import plan_streams
 from engine.query.stateful_start import shuffle_partitions
-from engine.query.write_request import (
-    CHECKPOINT,
-    WriteRequest,
-    checkpoint_location,
-    open_checkpoint,
-    pop_option,
-    pop_storage,
-)
-from engine.sinks.builtin_sinks import sink_kind
+from engine.query.write_request import WriteRequest, temporary_checkpoint
 
 
 def start_continuous(request: WriteRequest) -> ContinuousQuery:
@@ -39,14 +30,10 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     launcher = SparkLauncher(request.df.sparkSession)
     use_this_python(context)
     check_workers(context, launcher.slots())
-    planned = plan_request(request)
+    checked = check_query(request)
+    planned, sink, temporary = checked.planned, checked.sink, checked.checkpoint is None
     options, streams, stages = planned.options, planned.streams, planned.stages
     interval_ms, joins = planned.interval_ms, planned.joins
-    refuse_what_is_read_once(streams, str(request.sink_format))
-    rest = dict(planned.rest)
-    named, storage = pop_option(rest, CHECKPOINT), pop_storage(rest)
-    sink = bind_request_sink(request, rest, options, planned.session_timezone)
-    location, temporary = checkpoint_location(request, named)
     definition = QueryDefinition(
         name=request.query_name,
         streams=streams,
@@ -54,7 +41,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         watermark_policy=planned.watermark_policy,
         shuffle_partitions=shuffle_partitions(request.df.sparkSession),
         sink=sink,
-        checkpoint=open_checkpoint(location, storage),
+        checkpoint=checked.checkpoint or temporary_checkpoint(),
         epoch_interval_ms=interval_ms,
         options=options,
         temporary_checkpoint=temporary,
@@ -63,7 +50,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     standby = request.standby
     if standby is not None:
         refuse_changed_query(definition)
-    name = request.query_name or location.rstrip("/").rpartition("/")[2]
+    name = request.query_name or definition.checkpoint.url.rstrip("/").rpartition("/")[2]
     meter = metered(options, name, stands_by=standby is not None)
     try:
         if standby is not None:
@@ -104,14 +91,3 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         )
 
     return ContinuousQuery(execution, explanation)
-
-
-def refuse_what_is_read_once(streams: Sequence[StreamBinding], sink: str) -> None:
-    lossy = [each for each in streams if each.reader.readsOnce and not each.reader.acceptsLoss]
-    if lossy and not sink_kind(sink).is_ephemeral:
-        raise ConfigError(
-            f"The source {lossy[0].description} cannot be read again: rows would be lost when "
-            f"something fails, and the sink {sink} is to have each.",
-            hint='If that may be, set option("failOnDataLoss", "false") of the source; or let a '
-            "source that keeps its records (files that tail reads, Kafka) stand between the two.",
-        )

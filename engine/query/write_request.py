@@ -50,17 +50,28 @@ class WriteRequest:
     on_made: Callable[[ContinuousExecution], None] | None = None
 
 
-def checkpoint_location(request: WriteRequest, location: str | None) -> tuple[str, bool]:
-    """The checkpoint's URL, and whether it is temporary: then it was made."""
-    named = named_location(request, location)
-    return (tempfile.mkdtemp(prefix="continuous-"), True) if named is None else (named, False)
+def named_checkpoint(
+    request: WriteRequest, location: str | None, settings: Mapping[str, Any]
+) -> Checkpoint | None:
+    """The query's checkpoint, which is not made yet; None if it has a temporary one.
 
-
-def named_location(request: WriteRequest, location: str | None) -> str | None:
-    """The checkpoint's URL; None if there will be a temporary one.
-
-    :raises ConfigError: it needs one, and has none.
+    :param settings: see :func:`open_checkpoint`.
+    :raises ConfigError: it needs one, and has none; or the location cannot be used.
     """
+    named = _location(request, location)
+    if named is not None:
+        return open_checkpoint(named, settings)
+    if settings:
+        raise _meaningless(settings, "the checkpoint is a temporary one")
+    return None
+
+
+def temporary_checkpoint() -> Checkpoint:
+    """A new one, in a folder of its own."""
+    return Checkpoint(tempfile.mkdtemp(prefix="continuous-"))
+
+
+def _location(request: WriteRequest, location: str | None) -> str | None:
     if location is not None:
         return location
     default = request.df.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
@@ -89,12 +100,15 @@ def open_checkpoint(location: str, settings: Mapping[str, Any]) -> Checkpoint:
     """
     checkpoint = Checkpoint(location, settings)
     if settings and isinstance(checkpoint.storage, LocalStorage):
-        raise ConfigError(
-            f"Option {STORAGE}{next(iter(settings))} has no meaning: the checkpoint {location} is "
-            "on a disk.",
-            hint="Leave it out, or give the checkpoint's URL in an object store.",
-        )
+        raise _meaningless(settings, f"the checkpoint {location} is on a disk")
     return checkpoint
+
+
+def _meaningless(settings: Mapping[str, Any], reason: str) -> ConfigError:
+    return ConfigError(
+        f"Option {STORAGE}{next(iter(settings))} has no meaning: {reason}.",
+        hint="Leave it out, or give the checkpoint's URL in an object store.",
+    )
 
 
 def pop_option(options: dict[str, str], name: str) -> str | None:

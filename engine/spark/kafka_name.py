@@ -61,15 +61,19 @@ def bring_kafka(spark: SparkSession) -> None:
     _teach(DataStreamWriter)
 
 
+def name_in_spark(spark: Any, name: str) -> str:
+    """By which Spark finds what ``format(name)`` asks for."""
+    is_ours = name.lower() == KafkaDataSource.name() and _is_registered(spark)
+    return REGISTERED if is_ours else name
+
+
 def _teach(kind: Any) -> None:
     taught: Any = kind.format
     if hasattr(taught, _MARK):
         return
 
     def format(self: Any, source: str) -> Any:
-        if source.lower() == KafkaDataSource.name() and _is_registered(self._spark):
-            source = REGISTERED
-        return taught(self, source)
+        return taught(self, name_in_spark(self._spark, source))
 
     format.__doc__ = taught.__doc__
     setattr(format, _MARK, True)

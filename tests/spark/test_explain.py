@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from engine import register, write_stream
 from engine.errors import ConfigError, NotEnoughSlotsError
 from engine.query.explanation import explain_query
+from engine.query.writer import ContinuousStreamWriter
 
 pytestmark = pytest.mark.spark
 
@@ -125,6 +126,7 @@ def test_a_sink_that_spark_does_not_know_is_told(spark: SparkSession) -> None:
     writer = write_stream(rate(spark)).trigger(availableNow=True)
     with pytest.raises(ConfigError, match="data source: nosuch"):
         explain_query(writer.format("nosuch"))
+    writer.option("checkpointLocation", "unused")
     for known in ("parquet", "memory", "console", "noop"):
         assert explain_query(writer.format(known)).data["sink"] == known
     assert explain_query(writer.foreach(print)).data["sink"] == "foreach"
@@ -137,3 +139,121 @@ def test_several_options_that_do_not_fit_are_told_by_a_start_as_well(spark: Spar
     told = str(caught.value)
     assert "for 3 reasons" in told
     assert all(name in told for name in ("refreshInterval", "watermarkIdleAfter", "reducers"))
+
+
+def test_spark_writes_to_the_kafka_that_the_engine_brings(spark: SparkSession) -> None:
+    register(spark)
+    writer = write_stream(rate(spark)).format("kafka").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", "unused").option("topic", "unused")
+    assert explain_query(writer).data["sink"] == "kafka"
+
+
+def to_spark(df: DataFrame, **trigger: Any) -> ContinuousStreamWriter:
+    return write_stream(df).format("noop").trigger(**trigger).mode("spark")
+
+
+def test_all_that_a_start_in_spark_would_refuse_is_told_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    counts = rate(spark).groupBy("value").count()
+    writer = to_spark(counts, processingTime="soon").format("parquet").outputMode("complete")
+    writer.options(
+        path=str(tmp_path), onBadRecord="skip", metricsPort=9464, openTelemetry="true", reducers="x"
+    )
+    writer.option("storage.key", "hidden").option("checkpointStorage.key", "hidden")
+    with pytest.raises(ConfigError) as started:
+        writer.start()
+    with pytest.raises(ConfigError) as explained:
+        explain_query(writer)
+    assert str(explained.value) == str(started.value)
+    told = str(started.value)
+    assert "for 7 reasons" in told
+    for reason in (
+        "Option onBadRecord cannot be 'skip'",
+        "Option metricsPort cannot be '9464'",
+        "Option openTelemetry cannot be True",
+        "Option reducers",
+        "has no option storage.key",
+        "no checkpoint location",
+        "Error parsing 'soon' to interval",
+    ):
+        assert reason in told
+    assert "hidden" not in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("trigger", "reason"),
+    [
+        ({"continuous": "1 second"}, "Continuous processing does not support Aggregate"),
+        ({"availableNow": True}, "not supported for streaming aggregations without watermark"),
+    ],
+)
+def test_a_query_that_spark_does_not_support_is_told(
+    spark: SparkSession, trigger: dict[str, Any], reason: str
+) -> None:
+    counts = rate(spark).groupBy("value").count()
+    mode = "update" if "continuous" in trigger else "append"
+    with pytest.raises(ConfigError, match=f"Spark refuses the query: .*{reason}"):
+        explain_query(to_spark(counts, **trigger).outputMode(mode))
+
+
+def test_spark_does_not_go_on_with_a_checkpoint_of_the_engines_state(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    counts = rate(spark).groupBy((F.col("value") % 3).alias("key")).count()
+    checkpoint = str(tmp_path / "checkpoint")
+    ours = write_stream(counts).format("noop").outputMode("update")
+    query = ours.option("checkpointLocation", checkpoint).start()
+    assert query.awaitEpoch(0, 60)
+    query.stop()
+    files = sorted(tmp_path.rglob("*"))
+    theirs = to_spark(counts, availableNow=True).outputMode("update")
+    with pytest.raises(ConfigError, match="has the state of a query that runs continuously"):
+        explain_query(theirs.option("checkpointLocation", checkpoint))
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+@pytest.mark.parametrize("trigger", [{"continuous": "1 second"}, {"once": True}])
+def test_what_opens_the_storage_of_no_checkpoint_is_told(
+    spark: SparkSession, trigger: dict[str, Any]
+) -> None:
+    writer = write_stream(rate(spark)).format("noop").trigger(**trigger)
+    with pytest.raises(ConfigError, match=r"checkpointStorage\.key has no meaning"):
+        explain_query(writer.option("checkpointStorage.key", "k"))
+
+
+def test_a_wrong_interval_of_the_trigger_hides_no_other_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = rate(spark).select(F.input_file_name().alias("a"))
+    writer = to_files(df, tmp_path).trigger(continuous="soon").option("onBadRecord", "maybe")
+    writer.option("onStall", "wait").option("compression", "none of them")
+    for refused in (writer.start, lambda: explain_query(writer)):
+        with pytest.raises(ConfigError) as caught:
+            refused()
+        told = str(caught.value)
+        for reason in ("'soon' cannot be used", "onBadRecord", "onStall", "input_file_name"):
+            assert told.count(reason) == 1
+    assert "sink parquet" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["refreshInterval", "watermarkIdleAfter"])
+def test_a_wrong_option_hides_no_option_that_does_not_fit(spark: SparkSession, option: str) -> None:
+    writer = write_stream(rate(spark)).format("noop").option("onStall", "wait")
+    with pytest.raises(ConfigError) as caught:
+        writer.option(option, "1 hour").start()
+    assert "for 2 reasons" in str(caught.value)
+    assert option in str(caught.value)
+
+
+def test_a_start_tells_what_explain_tells(spark: SparkSession) -> None:
+    df = rate(spark).select(F.input_file_name().alias("a"))
+    writer = write_stream(df).format("parquet").option("compression", "none of them")
+    with pytest.raises(ConfigError) as explained:
+        explain_query(writer)
+    with pytest.raises(ConfigError) as started:
+        writer.start()
+    assert str(started.value) == str(explained.value)
+    assert "for 3 reasons" in str(started.value)

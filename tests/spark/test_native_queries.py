@@ -19,7 +19,7 @@ from engine.checkpoint.lease import Lease
 from engine.checkpoint.query_history import history
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
-from engine.query import handoff
+from engine.query import handed
 from engine.query.handoff import SparkQuery
 from engine.query.writer import ContinuousStreamWriter
 from tests.waiting import wait_until
@@ -356,83 +356,12 @@ def test_options_of_the_engine_that_spark_does_not_heed_are_named_in_one_warning
     """A setting that is silently ignored is believed; the query goes on with any trigger."""
     writer = into(rate(spark), checkpoint, once=True)
     writer = writer.options(coordinatorTls="true", MINEPOCHSTORETAIN=7, onBadRecord="fail")
-    with caplog.at_level(logging.WARNING, "engine.query.handoff"):
+    with caplog.at_level(logging.WARNING, handed.__name__):
         query = start(writer.option("anything", "of the sink's"))
     assert query.awaitTermination(WAIT_S)
-    ours = (each for each in caplog.records if each.name == "engine.query.handoff")
+    ours = (each for each in caplog.records if each.name == handed.__name__)
     (warning,) = (each.getMessage() for each in ours)
     assert "MINEPOCHSTORETAIN, coordinatorTls have no effect with trigger(once=...)" in warning
-
-
-class EnoughError(Exception):
-    """What a test is about has been done."""
-
-
-@pytest.mark.parametrize(
-    ("sink", "without_effect", "known"),
-    [
-        ("parquet", ["compactInterval"], ["path", "compression", "retention"]),
-        ("JSON", ["compactinterval"], ["path", "timeZone"]),
-        ("csv", ["compactInterval"], ["path", "header", "nullValue"]),
-        ("delta", ["commitInterval", "schemaEvolution", "targetFileSize"], ["compression"]),
-        ("iceberg", ["commitInterval", "compression", "partitionSpec", "table"], []),
-        ("kafka", ["transactionalIdPrefix"], ["topic", "kafka.transaction.timeout.ms"]),
-        ("console", ["maxShippedBytesPerEpoch", "timeZone"], ["numRows", "truncate"]),
-        ("memory", ["maxShippedBytesPerEpoch"], []),
-        ("foreachBatch", ["maxShippedBytesPerEpoch"], []),
-    ],
-)
-def test_options_of_our_sink_that_sparks_of_the_same_name_does_not_know(
-    spark: SparkSession,
-    checkpoint: Checkpoint,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    sink: str,
-    without_effect: list[str],
-    known: list[str],
-) -> None:
-    def enough(*_: object) -> None:
-        raise EnoughError
-
-    monkeypatch.setattr(handoff, "checkpoint_location", enough)
-    writer = into(rate(spark), checkpoint, sink, once=True)
-    writer.options(**dict.fromkeys([*without_effect, *known, "reducers"], "1"))
-    with caplog.at_level(logging.WARNING, handoff.__name__), pytest.raises(EnoughError):
-        writer.start()
-    (warning,) = (each.getMessage() for each in caplog.records if each.name == handoff.__name__)
-    named = ", ".join(sorted([*without_effect, "reducers"]))
-    assert warning.startswith(f"options {named} have no effect with trigger(once=...)")
-
-
-@pytest.mark.parametrize(
-    ("sink", "option", "instead"),
-    [
-        ("parquet", "storage.key", "spark.hadoop.fs."),
-        ("csv", "Storage.key", "spark.hadoop.fs."),
-        ("delta", "storage.AWS_ACCESS_KEY_ID", "spark.hadoop.fs."),
-        ("iceberg", "catalog.uri", "spark.sql.catalog."),
-    ],
-)
-def test_what_opens_the_sinks_storage_is_refused(
-    spark: SparkSession, checkpoint: Checkpoint, sink: str, option: str, instead: str
-) -> None:
-    writer = into(rate(spark), checkpoint, sink, once=True).option(option, "hidden")
-    with pytest.raises(ConfigError, match=f"The sink {sink} has no option {option} with") as error:
-        writer.start()
-    assert instead in str(error.value.hint)
-    assert "hidden" not in str(error.value)
-    assert not Path(checkpoint.url).exists()
-
-
-@pytest.mark.parametrize("option", ["metricsPort", "openTelemetry"])
-def test_metrics_of_the_engine_are_refused(
-    spark: SparkSession, checkpoint: Checkpoint, option: str
-) -> None:
-    value = {"metricsPort": "0", "openTelemetry": "true"}[option]
-    writer = into(rate(spark), checkpoint, once=True).option(option, value)
-    with pytest.raises(ConfigError, match=f"Option {option} cannot be") as error:
-        writer.start()
-    assert "Spark's own metrics" in str(error.value.hint)
 
 
 # -- real-time mode -------------------------------------------------------------------------------

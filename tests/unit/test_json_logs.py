@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -126,19 +127,40 @@ def test_what_python_writes_by_itself_is_json_too() -> None:
     assert ran.returncode == 1
 
 
-def test_a_replay_logs_as_its_specification_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "logs"),
+    [
+        (["replay", "{missing}", "--epoch", "0", "--spec", "{spec}"], "json"),
+        (["explain", "{spec}"], "json"),
+        (["explain", "{spec}", "--log-format", "json"], "text"),
+    ],
+)
+def test_who_only_looks_at_a_query_logs_as_is_said(
+    tmp_path: Path, arguments: list[str], logs: str
+) -> None:
     document = {
         "name": "orders",
         "source": {"format": "rate"},
         "sink": {"format": "noop"},
         "checkpoint_location": str(tmp_path / "missing"),
-        "log_format": "json",
+        "log_format": logs,
     }
     spec = tmp_path / "query.json"
     spec.write_text(json.dumps(document))
-    missing = str(tmp_path / "missing")
-    command = ["-m", "engine", "replay", missing, "--epoch", "0", "--spec", str(spec)]
-    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
-    (line,) = ended.stderr.splitlines()
-    assert ended.returncode == 2
-    assert json.loads(line)["query"] == "orders"
+    java = tmp_path / "bin" / "java"  # one that ends at once
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\necho \'version "17"\'\n[ "$1" = -version ]\n')
+    java.chmod(0o755)
+    names = {"missing": tmp_path / "missing", "spec": spec}
+    command = ["-m", "engine", *(each.format(**names) for each in arguments)]
+    ended = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    assert ended.returncode != 0
+    assert [each["query"] for each in told] == ["orders"], ended.stderr
+    assert f"continuous {arguments[0]}:" in told[0]["message"]

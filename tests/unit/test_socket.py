@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ConfigError, OffsetOutOfRangeError, SourceError, SourceUnavailableError
-from engine.query.start import refuse_what_is_read_once
+from engine.query.checked import refuse_what_is_read_once
 from engine.sources import socket as source
 from engine.sources.kafka.reader import KafkaReader
 from engine.sources.mqtt.data_source import MqttReader

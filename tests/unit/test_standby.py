@@ -18,7 +18,7 @@ from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standby import NoTurn, Standby, ended_error
 from engine.errors import CheckpointError, ConfigError
-from engine.query.write_request import WriteRequest, checkpoint_location
+from engine.query.write_request import WriteRequest, named_checkpoint
 from tests.unit.leases import acquire, elsewhere, held_by
 
 
@@ -76,7 +76,7 @@ def test_a_standby_needs_the_checkpoint_of_the_query() -> None:
     frame: Any = SimpleNamespace(sparkSession=session)
     request = WriteRequest(frame, "noop", standby=Standby(never))
     with pytest.raises(ConfigError, match="no checkpoint location"):
-        checkpoint_location(request, None)
+        named_checkpoint(request, None, {})
 
 
 def test_nobody_to_wait_for(checkpoint: Checkpoint, clock: ManualClock) -> None:
