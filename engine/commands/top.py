@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Final
 
 from engine.checkpoint.storage.opening import given_location
@@ -14,6 +15,7 @@ from engine.errors import CheckpointError, ConfigError
 
 INSTALL: Final = "pip install 'airflow-provider-continuous[top]'"
 _JSON_LOOK_S: Final = 60.0
+_ERRORS_TOLD: Final = 3
 
 
 def top(args: Namespace) -> Result:
@@ -24,8 +26,8 @@ def top(args: Namespace) -> Result:
     places = [given_location(place) for place in args.places or ["."]]
     if args.json:
         looks = Looks(places)
-        data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}
-        missing = " ".join(each.error or "" for each in looks.unlisted)
+        data = {"queries": [each.to_dict() for each in looks.whole(_JSON_LOOK_S)]}
+        missing = _missing([each.error or "" for each in looks.unlisted])
         if looks.is_finding:
             missing = f"{', '.join(places)} has not been searched to its end in time."
         error = CheckpointError(missing) if missing else None
@@ -50,3 +52,9 @@ def top(args: Namespace) -> Result:
     finally:
         logging.disable(logging.NOTSET)
     return Result({}, "", DONE)
+
+
+def _missing(errors: Sequence[str]) -> str:
+    told = " ".join(errors[:_ERRORS_TOLD])
+    more = len(errors) - _ERRORS_TOLD
+    return f"{told} And {more:,} more folders cannot be listed." if more > 0 else told

@@ -58,7 +58,7 @@ def label(pilot: Pilot[None], name: str) -> str:
 class Terminal:
     """``continuous top`` in a real one, of 140 columns."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path | str) -> None:
         self._driver, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, (40, 140))
         path = str(Path(__file__).parents[2])
