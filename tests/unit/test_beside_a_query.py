@@ -44,6 +44,8 @@ class BusyStorage(FsspecStorage):
     """Others come between any two calls. What is removed is removed at once: no storage looks and
     deletes in one step, so nobody can do better than to look right before."""
 
+    at_once_max = 1  # else it would not be told between which calls they came
+
     def __init__(self, fs: PrivateMemory, between: Callable[[], None]) -> None:
         super().__init__(fs, "/checkpoint", "memory:///checkpoint")
         self._between = between
@@ -67,9 +69,6 @@ class BusyStorage(FsspecStorage):
     def files_below(self, folder: str) -> Sequence[str]:
         self._between()
         return super().files_below(folder)
-
-    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
-        return [look() for look in looks]
 
 
 class World:

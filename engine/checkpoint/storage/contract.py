@@ -43,7 +43,7 @@ class Storage(ABC):
     """
 
     url: str
-    _at_once_max: ClassVar[int] = 1
+    at_once_max: ClassVar[int] = 1
     """So many calls are made at the same time by :meth:`together`; more than one where each is a
     round trip to somewhere else."""
 
@@ -138,7 +138,7 @@ class Storage(ABC):
 
         :raises Exception: what the first of them that fails raises.
         """
-        return together(looks, self._at_once_max)
+        return together(looks, self.at_once_max)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -47,8 +47,6 @@ _S3_EXISTS = ("PreconditionFailed", "412")
 _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
 _PART_BYTES = 1 << 22
-# As many as look at folders at the same time; S3's client has 10, and others wait.
-_S3_CONNECTIONS = 32
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Their schemes."""
@@ -72,8 +70,8 @@ def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None)
         options.setdefault("use_listings_cache", False)
     if urlsplit(url).scheme in ("s3", "s3a"):
         options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
-        given = options.get("config_kwargs") or {}
-        options["config_kwargs"] = {"max_pool_connections": _S3_CONNECTIONS, **given}
+        given = options.get("config_kwargs") or {}  # its own are 10 connections: others wait
+        options["config_kwargs"] = {"max_pool_connections": FsspecStorage.at_once_max, **given}
     try:
         if ROLE in options:
             options = with_role(options)
@@ -113,7 +111,7 @@ class FsspecStorage(Storage):
     :param url: how to open it again.
     """
 
-    _at_once_max = 8
+    at_once_max = 32
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs

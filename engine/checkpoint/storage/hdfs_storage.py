@@ -46,7 +46,7 @@ class HdfsStorage(Storage):
     :raises ConfigError: the URL or an option cannot be used.
     """
 
-    _at_once_max = 8
+    at_once_max = 8
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         place, self._client = open_client(url, storage_options)
