@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -38,6 +39,11 @@ def top(args: Namespace) -> Result:
             "top needs a terminal, and standard input, output or error is none.",
             hint="For a program or a file: continuous top --json, continuous status CHECKPOINT, or "
             "continuous epochs CHECKPOINT --follow.",
+        )
+    if os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "top needs a terminal with a cursor that it can move, and TERM is dumb.",
+            hint="Set TERM if the terminal can do more; else continuous top --json.",
         )
     try:
         from engine.commands.terminal.app import TopApp

@@ -18,6 +18,7 @@ from textual.widgets import Footer
 from engine.base.clock import Clock, ManualClock
 from engine.checkpoint import find
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.commands import top
 from engine.commands.command_line import main
@@ -60,6 +61,33 @@ def test_more_queries_than_lines_leave_room_for_filter_and_error() -> None:
             region = app.screen.query_one(f"#{name}").region
             assert region.height, name
             assert {region.y, region.bottom - 1} <= set(lines), (name, region)
+
+    driven_small(steps)
+
+
+def test_the_cursor_stays_in_sight() -> None:
+    """On a terminal that gets smaller, and above an error of several lines."""
+    told = "one\ntwo\nthree\nfour"
+
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        table = app.screen.query_one(QueryTable)
+
+        def in_sight() -> bool:
+            first = round(table.scroll_y)
+            return first <= table.cursor < first + table.size.height - 1
+
+        app._show([QueryLook(f"/{at}", "q", error=told if at > 9 else None) for at in range(100)])
+        for _ in range(20):
+            await pilot.press("down")
+            await until(pilot, in_sight, f"row {table.cursor}")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, in_sight, "80 columns")
+        await pilot.resize_terminal(40, 10)
+        await until(pilot, in_sight, "ten lines")
+        await pilot.press("slash")
+        await until(pilot, in_sight, "ten lines with a filter")
+        assert table.size.height > 2, "rows beside that of the cursor"
+        assert app.screen.query_one("#filter").size.height == 1
 
     driven_small(steps)
 
@@ -284,6 +312,49 @@ def test_who_waits_for_a_turn_is_not_silent(
     states = [each.state for each in seen.refresh(0.0)]
     assert states.count("NO ANSWER") >= 2, "now nobody answers"
     turns.release(1000)
+
+
+def test_a_summary_with_wrong_values_is_shown_without_them(tmp_path: Path) -> None:
+    """Damaged, or of an engine that tells a field in another way."""
+    Lease.acquire(made(tmp_path / "orders"), run_id="run")
+    path = tmp_path / "orders/control/lease"
+    given = json.loads(path.read_bytes())
+    wrong = {"epoch": 7, "lag": "much", "latency_p99_ms": {"0": 3}, "name": ["orders"]}
+    given["state"] = "STOPPED"
+    given["summary"] = {**wrong, "query_id": "q", "new": 1, "committed_at_ms": "yesterday"}
+    path.write_bytes(json.dumps(given).encode())
+    (seen,) = Looks([str(tmp_path)]).whole(WAIT_S)
+    assert (seen.name, seen.state, seen.lag, seen.p99_ms) == ("orders", "STOPPED", None, None)
+    assert seen.status is not None
+    assert seen.status.epoch == 7
+
+    async def steps(pilot: Pilot[None]) -> None:
+        row = ["orders", "STOPPED", "7", "-", "-", "-", "-", "0"]
+        await until(pilot, lambda: [each[:-1] for each in shown(pilot)] == [row], "the query")
+
+    driven([str(tmp_path)], steps)
+
+
+def test_an_error_is_no_command_to_the_terminal() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        found = QueryLook("/q", "q", error="\x1b[31mred\u202e\n\tat line 2")
+        app._show([found])
+        told = "\\x1b[31mred\\u202e\n        at line 2"
+        await until(pilot, lambda: told in label(pilot, "message"), "the list's")
+        await pilot.press("enter")
+        await until(pilot, lambda: told in label(pilot, "facts"), "its screen's")
+
+    driven_small(steps)
+
+
+def test_a_terminal_without_a_cursor_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    assert main(["top"]) == 2
+    assert "TERM is dumb" in capsys.readouterr().err
 
 
 def test_a_name_is_no_command_to_the_terminal(tmp_path: Path) -> None:

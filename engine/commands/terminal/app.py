@@ -24,6 +24,7 @@ from engine.commands.terminal.looks import Looks, QueryLook, why
 from engine.commands.terminal.order import ORDERS, shown
 from engine.commands.terminal.query_screen import QueryScreen
 from engine.commands.terminal.query_table import QueryTable
+from engine.commands.terminal.texts import printable, printable_lines
 
 REFRESH_S: Final = 1.0
 _LOOK_S: Final = 0.8
@@ -43,6 +44,8 @@ class TopApp(App[None]):
     CSS = """
     #filter { display: none; }
     #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+    .-short #filter { height: 1; border: none; padding: 0 1; }
+    .-short #message { max-height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "end('drain')", "Drain"),
@@ -54,6 +57,8 @@ class TopApp(App[None]):
 
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
         super().__init__()
+        # On few lines the list needs them most.
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]
         self._clock = clock or SystemClock()
         self._places = places
         self._looks = Looks(places, self._clock)
@@ -159,7 +164,7 @@ class TopApp(App[None]):
             return True
 
         if await self._answer(found, ask):
-            self.notify(f"{found.name} was asked to {kind}.", markup=False)
+            self.notify(printable(f"{found.name} was asked to {kind}."), markup=False)
 
     async def _answer(self, found: QueryLook, ask: Callable[[], bool]) -> bool | None:
         """What a checkpoint says; None: it does not answer, which is told. What has not begun by
@@ -170,7 +175,7 @@ class TopApp(App[None]):
             told = f"{found.name} has not answered for {ANSWER_S:.0f} s."
         except Exception as exc:  # of whichever storage
             told = why(exc)
-        self.notify(told, severity="error", markup=False)
+        self.notify(printable_lines(told), severity="error", markup=False)
         return None
 
     # -- showing --------------------------------------------------------------------------------
@@ -211,7 +216,7 @@ class TopApp(App[None]):
             lines.append(f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all.")
         elif not lines:
             lines.append(f"There is no checkpoint in {', '.join(self._places)}.")
-        text = "\n".join(filter(None, lines))
+        text = printable_lines("\n".join(filter(None, lines)))
         self.screen_stack[0].query_one("#message", Static).update(text)
 
     def _progress(self) -> str:

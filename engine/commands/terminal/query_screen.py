@@ -20,7 +20,14 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.commands.result import format_time
 from engine.commands.terminal.looks import QueryLook, why
-from engine.commands.terminal.texts import columns, duration, printable, short, with_unit
+from engine.commands.terminal.texts import (
+    columns,
+    duration,
+    printable,
+    printable_lines,
+    short,
+    with_unit,
+)
 from engine.history.view import HistoryView
 
 CHARTS: Final = (
@@ -130,9 +137,9 @@ class QueryScreen(Screen[None]):
         if not self.is_attached or self not in self.app.screen_stack:
             return  # left: its parts are taken down, one by one, before its workers are ended
         found = self._last_look()
-        facts = self.location if found is None else _facts(found, until_ms)
+        facts = printable(self.location) if found is None else _facts(found, until_ms)
         if isinstance(read, str):
-            self.query_one("#facts", Static).update(f"{facts}\n{read}")
+            self.query_one("#facts", Static).update(f"{facts}\n{printable_lines(read)}")
             return
         text = f"{facts}\nThe last {WINDOWS[self._window][1]}"
         if not read.starts_ms:
@@ -180,13 +187,13 @@ def _facts(found: QueryLook, now_ms: int) -> str:
             f"lag {short(found.lag)}, p99 {short(found.p99_ms)} ms, {status.restarts} restarts"
         )
     if found.error:
-        lines.append(found.error)
+        lines.append(printable_lines(found.error))
     return "\n".join(lines)
 
 
 def _marks(read: HistoryView) -> str:
     told = [
-        f"{format_time(mark.at_ms)}  {mark.kind:<12} {mark.reason}"
+        printable_lines(f"{format_time(mark.at_ms)}  {mark.kind:<12} {mark.reason}")
         for mark in reversed(read.marks[-_MARKS_SHOWN:])
     ]
     return "\n".join(["", *told]) if told else ""
