@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from airflow_provider_continuous.connections.location import CheckpointLocation
@@ -25,6 +24,7 @@ from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.overview import QueryOverview, overview_of
 from airflow_provider_continuous.view.roots import Root, open_location, opened_by, resolved
 from engine.checkpoint.find import DEPTH_MAX, Folder
+from engine.checkpoint.search import Search
 from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
@@ -199,35 +199,26 @@ class _Search:
     def __init__(self, until_s: float, folders_max: int, tops: Sequence[str]) -> None:
         self._until_s, self._folders_max, self._tops = until_s, folders_max, tops
         self.dark: set[str] = set()
-        self._asked: dict[Future[_Found], str] = {}
-        self._folders = 0
-        self._done: SimpleQueue[Future[_Found]] = SimpleQueue()
+        self._looks: Search[_Found] = Search(
+            lambda location, look: POOL.submit(place_of(location), look, ("list", location)),
+            folders_max,
+        )
         self._found = Listing()
 
     def ask(self, location: str, look: Callable[[], _Found]) -> None:
         """Begin to look at a folder."""
-        if self._folders >= self._folders_max:
+        if not self._looks.ask(location, look):
             # Told once, however many there are, and however deep.
             tops = (top for top in self._tops if location.startswith(f"{top.rstrip('/')}/"))
             self._found.errors[next(tops, location)] = (
                 f"More than {self._folders_max} folders are not looked into."
             )
-            return
-        self._folders += 1
-        future = POOL.submit(place_of(location), look, ("list", location))
-        self._asked[future] = location
-        future.add_done_callback(self._done.put)
 
     def finish(self) -> Listing:
         """Wait for all, follow what they find; return what there is by then."""
-        while self._asked:
-            try:
-                look = self._done.get(timeout=max(0.0, self._until_s - time.monotonic()))
-            except Empty:
-                self._give_up()
-                break
-            if look in self._asked:  # else it was asked for twice
-                self._take(self._asked.pop(look), look)
+        while ended := self._looks.take(max(0.0, self._until_s - time.monotonic())):
+            self._take(*ended)
+        self._give_up()
         return replace(self._found, looked_at_s=time.monotonic())
 
     def _take(self, location: str, look: Future[_Found]) -> None:
@@ -250,7 +241,7 @@ class _Search:
                 self.ask(below, look_there)
 
     def _give_up(self) -> None:
-        for look, location in self._asked.items():
+        for look, location in self._looks.under_way.items():
             if not look.running():
                 look.cancel()
             self._fail(location, _SILENT)

@@ -24,11 +24,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.base.daemon_threads import together
 from engine.base.json_text import dump
 from engine.checkpoint.copy_record import CopyRecord, read_copy
 from engine.checkpoint.first_offsets import is_first_offset
@@ -36,7 +38,8 @@ from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
-from engine.errors import CheckpointError, ConfigError
+from engine.checkpoint.storage.contract import Storage
+from engine.errors import CheckpointError, ConfigError, ContinuousError
 from engine.snapshots.names import FOLDER as STATE
 from engine.snapshots.names import SnapshotName
 from engine.snapshots.retention import removable
@@ -48,6 +51,7 @@ _METADATA = "metadata"
 _STATE_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _TREES = ("sources", STATE)
 _TRIES_MAX = 5
+_TOGETHER_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,9 @@ def copy_checkpoint(
         _copy_tree(source, writer, tree, to_epoch, unneeded)
     entries = _still_there(source, entries)
     _check_still_there(source, *entries[0])
-    for epoch, offsets, commit in entries:
-        writer.write(f"{target.offsets.name}/{epoch}", offsets)
-        writer.write(f"{target.commits.name}/{epoch}", commit)
-    writer.write(_METADATA, dump({"id": record.query_id}).encode())
+    writer.write(*((f"{target.offsets.name}/{epoch}", offsets) for epoch, offsets, _ in entries))
+    writer.write(*((f"{target.commits.name}/{epoch}", commit) for epoch, _, commit in entries))
+    writer.write((_METADATA, dump({"id": record.query_id}).encode()))
     oldest = min(epoch for epoch, _, _ in entries)
     return _report(record, target, oldest, writer.files, writer.bytes)
 
@@ -170,19 +173,33 @@ def _consistent_entries(source: Checkpoint, to_epoch: int | None) -> list[tuple[
 
 def _entries(source: Checkpoint, last: int) -> list[tuple[int, bytes, bytes]]:
     entries: list[tuple[int, bytes, bytes]] = []
-    for epoch in range(last, max(-1, last - KEEP_EPOCHS_DEFAULT), -1):
+    wanted = range(last, max(-1, last - KEEP_EPOCHS_DEFAULT), -1)
+    at_once = source.storage.at_once_max
+    for start in range(0, len(wanted), at_once):
+        some = wanted[start : start + at_once]
+        for entry in source.storage.together(*(partial(_entry, source, each) for each in some)):
+            if isinstance(entry, ContinuousError):
+                raise entry
+            if entry is None:
+                return entries
+            entries.append(entry)
+    return entries
+
+
+def _entry(source: Checkpoint, epoch: int) -> tuple[int, bytes, bytes] | ContinuousError | None:
+    """None: it is not there. An error is told: it may be of one behind a gap."""
+    try:
         # Read as entries too: a damaged one is not copied.
         if source.commits.get(epoch) is None or source.offsets.get(epoch) is None:
-            break
-        try:
-            offsets, commit = (
-                source.storage.read(f"{log.name}/{epoch}")
-                for log in (source.offsets, source.commits)
-            )
-        except FileNotFoundError:
-            break
-        entries.append((epoch, offsets, commit))
-    return entries
+            return None
+        offsets, commit = (
+            source.storage.read(f"{log.name}/{epoch}") for log in (source.offsets, source.commits)
+        )
+    except FileNotFoundError:
+        return None
+    except ContinuousError as error:
+        return error
+    return epoch, offsets, commit
 
 
 def _unneeded_state(source: Checkpoint, entries: Sequence[tuple[int, bytes, bytes]]) -> set[str]:
@@ -227,20 +244,61 @@ class _Writer:
         self._storage = target.storage
         self.files = self.bytes = 0
 
-    def write(self, name: str, data: bytes) -> None:
-        """Again, if the copy goes on, and then it must be the same."""
+    def write(self, *files: tuple[str, bytes]) -> None:
+        """Again, if the copy goes on, and then they must be the same."""
+        self._count(self._storage.together(*(partial(self._write, *file) for file in files)))
+
+    def copy(self, source: Storage, names: Sequence[str]) -> None:
+        """Likewise from another storage; what is not there is left out."""
+
+        def copy(name: str) -> int | None:
+            with suppress(FileNotFoundError):  # no longer needed since the listing
+                return self._write(name, source.read(name))
+            return None
+
+        at_once = max(source.at_once_max, self._storage.at_once_max)
+        for some in _parts(source, names, at_once):
+            self._count(together([partial(copy, name) for name in some], at_once))
+
+    def _write(self, name: str, data: bytes) -> int:
         if not self._storage.create(name, data) and self._storage.read(name) != data:
             raise ConfigError(
                 f"{self._storage.path(name)} holds something else than what is copied.",
                 hint="The unfinished copy there is another one: remove it, and copy again.",
             )
-        self.files += 1
-        self.bytes += len(data)
+        return len(data)
+
+    def _count(self, sizes: Sequence[int | None]) -> None:
+        written = [size for size in sizes if size is not None]
+        self.files += len(written)
+        self.bytes += sum(written)
+
+
+def _parts(storage: Storage, names: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+    """The names, in order, in parts that are in memory together: a large file alone."""
+    folders = sorted({name.rpartition("/")[0] for name in names})
+    listings = storage.together(*(partial(storage.list, folder) for folder in folders))
+    sizes = {
+        f"{folder}/{file.name}": file.size
+        for folder, files in zip(folders, listings, strict=True)
+        for file in files
+    }
+    some: list[str] = []
+    room = _TOGETHER_BYTES
+    for name in names:
+        if some and (sizes.get(name, 0) > room or len(some) >= at_once):
+            yield some
+            some, room = [], _TOGETHER_BYTES
+        some.append(name)
+        room -= sizes.get(name, 0)
+    if some:
+        yield some
 
 
 def _copy_tree(
     source: Checkpoint, writer: _Writer, tree: str, to_epoch: int, unneeded: Collection[str]
 ) -> None:
+    wanted = []
     for name in sorted(source.storage.files_below(tree)):
         base = name.rpartition("/")[2]
         version = _STATE_VERSION.fullmatch(base)
@@ -253,8 +311,8 @@ def _copy_tree(
             continue
         if base.startswith(".") and base.endswith((".tmp", ".crc")):
             continue  # half-written files, and checksums of files, which Hadoop can do without
-        with suppress(FileNotFoundError):  # no longer needed since the listing
-            writer.write(f"{tree}/{name}", source.storage.read(f"{tree}/{name}"))
+        wanted.append(f"{tree}/{name}")
+    writer.copy(source.storage, wanted)
 
 
 def _check_apart(source: Checkpoint, target: Checkpoint) -> None:

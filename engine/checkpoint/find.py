@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from engine.base.daemon_threads import DaemonThreads, together
 from engine.base.locations import split_url
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.rewind import ASIDE
+from engine.checkpoint.search import Search
 from engine.checkpoint.storage.fsspec_storage import open_file_system
 from engine.errors import CheckpointError, ContinuousError
 
@@ -17,6 +19,8 @@ DEPTH_MAX = 4
 """How many folders below another one a checkpoint may lie."""
 FOLDERS_MAX = 100_000
 """How many folders are looked into: ten thousand queries, each in a folder of a project."""
+AT_ONCE = 32
+"""So many folders are looked at at the same time: each may be a round trip to somewhere else."""
 LOGS_SUFFIX = ".logs"
 """A folder beside a checkpoint, of its name and this, holds the output of its query's processes."""
 _LOGS = ("offsets", "commits")
@@ -52,7 +56,8 @@ def find_checkpoints(pattern: str, storage_options: Mapping[str, Any] | None = N
         if entry["type"] == "directory" and name.rstrip("/").split("/")[-2:-1] != [ASIDE]
     )
     locations = [name if local else fs.unstrip_protocol(name) for name in folders]
-    return [each for each in locations if _is_used(each, storage_options)]
+    used = together([partial(_is_used, each, storage_options) for each in locations], AT_ONCE)
+    return [each for each, is_used in zip(locations, used, strict=True) if is_used]
 
 
 def _is_used(location: str, storage_options: Mapping[str, Any] | None) -> bool:
@@ -60,32 +65,6 @@ def _is_used(location: str, storage_options: Mapping[str, Any] | None) -> bool:
         return Checkpoint(location, storage_options).exists()
     except CheckpointError:
         return True  # whoever opens it meets the error, and says which one it is
-
-
-def checkpoints_below(top: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Find the checkpoints in a folder and below it: at most :data:`DEPTH_MAX` folders deep, in the
-    first :data:`FOLDERS_MAX` folders. Told by the names in a folder alone, one listing each.
-
-    :returns: relative to ``top``, which is ``""`` itself; in no order.
-    :raises ConfigError: the scheme is not known, or the package for it is missing.
-    :raises CheckpointError: the storage cannot be opened, or listed; or, behind what was found,
-        there are more folders.
-    """
-    folder = Folder.open(top, storage_options)
-    waiting, looked_into = deque([folder]), 0
-    while waiting:
-        if looked_into >= FOLDERS_MAX:
-            raise CheckpointError(
-                f"More than {FOLDERS_MAX} folders in {top} are not looked into.",
-                hint="Name folders further below, or a pattern.",
-            )
-        folder = waiting.popleft()
-        looked_into += 1
-        below = folder.below()
-        if below is None:
-            yield folder.relative  # what is inside of it is its own
-        elif folder.depth < DEPTH_MAX:
-            waiting.extend(below)
 
 
 @dataclass(frozen=True)
@@ -155,7 +134,8 @@ class Folder:
         except Exception as exc:
             if self.depth and isinstance(exc, (NotADirectoryError, PermissionError)):
                 return []  # none of our business; but where the search began, it is
-            raise _cannot_list(self.top, exc) from exc
+            where = f"{self.top.rstrip('/')}/{self.relative}" if self.relative else self.top
+            raise _cannot_list(where, exc) from exc
         kinds = {
             str(entry["name"]).rstrip("/").rpartition("/")[2]: entry["type"] for entry in listing
         }
@@ -172,6 +152,56 @@ class Folder:
             for name, kind in kinds.items()
             if kind == "directory" and not _holds_logs(name, kinds)
         ]
+
+
+class CheckpointSearch:
+    """Finds the checkpoints in a folder and below it: at most :data:`DEPTH_MAX` folders deep, in
+    the first :data:`FOLDERS_MAX` folders. Told by the names in a folder alone, one listing each.
+
+    :param top: names are relative to it; it is ``""`` itself.
+    :param threads: list folders, as many at the same time as there are threads.
+    :ivar found: the checkpoints, in no order; others may look at it while the search goes on.
+    :ivar looked_into: so many folders, likewise.
+    :ivar errors: of folders that could not be listed; what is below them is not known. Of the top
+        also that it cannot be opened, or that there are more folders.
+    """
+
+    def __init__(
+        self,
+        top: str,
+        threads: DaemonThreads,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._top, self._threads, self._storage_options = top, threads, storage_options
+        self.found: list[str] = []
+        self.looked_into = 0
+        self.errors: dict[str, Exception] = {}
+
+    def run(self) -> None:
+        """Search to the end."""
+        looks: Search[list[Folder] | None] = Search(
+            lambda _, look: self._threads.submit(look), FOLDERS_MAX
+        )
+        looks.ask("", self._look_at_top)
+        while (ended := looks.take()) is not None:
+            relative, look = ended
+            self.looked_into += 1
+            try:
+                below = look.result()
+            except Exception as exc:  # of whichever storage; it darkens no other folder
+                self.errors[relative] = exc
+                continue
+            if below is None:
+                self.found.append(relative)  # what is inside of it is its own
+            for folder in below or ():
+                if folder.depth <= DEPTH_MAX and not looks.ask(folder.relative, folder.below):
+                    self.errors[""] = CheckpointError(
+                        f"More than {FOLDERS_MAX} folders in {self._top} are not looked into.",
+                        hint="Name folders further below, or a pattern.",
+                    )
+
+    def _look_at_top(self) -> list[Folder] | None:
+        return Folder.open(self._top, self._storage_options).below()
 
 
 def _holds_logs(name: str, beside: Collection[str]) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.base.json_text import JSON
 from engine.checkpoint.copy_record import read_copy
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.logs.metadata_log import entry_id
@@ -114,17 +116,19 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
     logs = {name: _summary(checkpoint, name) for name in ("commits", "offsets", "prepared")}
     status = read(lambda: checkpoint.status().to_dict(), None)
     reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
+
+    last_ones = committed[-last:]
+    looks = checkpoint.storage.together(*(partial(_epoch, checkpoint, each) for each in last_ones))
     epochs = []
-    for epoch in committed[-last:]:
-        offsets = read(partial(checkpoint.committed_offsets, epoch), None)
-        at = checkpoint.committed_at_ms(epoch)
+    for epoch, (at, offsets) in zip(last_ones, looks, strict=True):
+        ends = read(offsets, None)
         if at is not None:  # else removed since the listing
             epochs.append(
                 {
                     "epoch": epoch,
                     "committed_at_ms": at,
                     "rows": reports.get(epoch, {}).get("numInputRows"),
-                    "offsets": None if offsets is None else list(offsets),
+                    "offsets": None if ends is None else list(ends),
                 }
             )
     for name in ("commits", "offsets"):
@@ -149,6 +153,18 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
         copied_from=None if copied is None else asdict(copied),
         problems=tuple(problems),
     )
+
+
+def _epoch(
+    checkpoint: Checkpoint, epoch: int
+) -> tuple[int | None, Callable[[], tuple[JSON | None, ...] | None]]:
+    """When it was committed; and what returns its offsets, or raises why they cannot be read."""
+    offsets: Future[tuple[JSON | None, ...] | None] = Future()
+    try:
+        offsets.set_result(checkpoint.committed_offsets(epoch))
+    except (CheckpointCorruptError, CheckpointVersionError) as exc:
+        offsets.set_exception(exc)
+    return checkpoint.committed_at_ms(epoch), offsets.result
 
 
 def _history(checkpoint: Checkpoint, last: int) -> HistorySummary:

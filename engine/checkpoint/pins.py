@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 from engine.base.json_text import JSON, dump, load_object
@@ -133,10 +134,14 @@ def all_pins(storage: Storage) -> list[Pin]:
 
     :raises CheckpointCorruptError: one is unreadable.
     """
-    pins = []
-    for name in _names(storage):
+
+    def look(name: str) -> Pin | None:
         with suppress(ConfigError):  # it was removed since
-            pins.append(get_pin(storage, name))
+            return get_pin(storage, name)
+        return None
+
+    looks = storage.together(*(partial(look, name) for name in _names(storage)))
+    pins = [pin for pin in looks if pin is not None]
     return sorted(pins, key=lambda pin: (pin.epoch, pin.name))
 
 

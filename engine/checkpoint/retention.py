@@ -3,7 +3,9 @@
 Nothing that a restart could need ever goes: the last two committed epochs, and everything newer
 than the last commit, stay whatever is asked for. Entries go oldest first, a commit before its
 offsets, so a crash in between leaves neither a gap nor a commit without offsets; and the newest
-entries are never touched, so a running query does not notice.
+entries are never touched, so a running query does not notice. On an object store the commits of
+some epochs go at the same time, then their offsets: a crash may leave a gap among the oldest
+entries, which no restart looks at and the next time removes.
 
 On Spark's own checkpoints the same holds for ``offsets`` and ``commits``, which Spark purges
 itself; ``sources`` and ``state``, of which only Spark knows what it needs, are left alone. Our own
@@ -16,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
@@ -29,6 +32,8 @@ from engine.snapshots.names import stage_folder
 if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
 
+_Told = tuple[int, int | None]
+"""Of a file: its size, and the epoch that it is of."""
 KEEP_EPOCHS_MIN = 2
 KEEP_EPOCHS_DEFAULT = 100
 LEFTOVER_AGE_S = 3600.0
@@ -176,30 +181,15 @@ def prune(
     )
     if storage.exists(INTENT):
         kept_from = None  # the epochs that were seen are being moved
-    doomed = _entries_below(kept_from, found)
-    for folder, files in found.items():
-        names = {file.name for file in files}
-        for file in files:
-            if now_s - file.modified_s >= LEFTOVER_AGE_S and _is_leftover(file, folder, names):
-                doomed.setdefault(
-                    f"{folder}/{file.name}" if folder else file.name, (file.size, None)
-                )
-
-    def in_order() -> Iterator[tuple[str, tuple[int, int | None]]]:
-        yield from doomed.items()
-        if kept_from is not None:
-            for name, size in removable_state(checkpoint, kept_from).items():
-                yield name, (size, None)
-
-    removed: dict[str, tuple[int, int | None]] = {}
-    for name, told in in_order():
+    removed: dict[str, _Told] = {}
+    for batch in _batches(checkpoint, kept_from, found, now_s):
         if not dry_run:
             if kept_from is not None and is_rewound_since(storage, rewound):
                 kept_from = None  # the epochs that may go now are other ones
                 committed = _by_id(storage.list("commits"))
                 break
-            storage.delete(name)
-        removed[name] = told
+            storage.together(*(partial(storage.delete, name) for name in batch))
+        removed.update(batch)
     return PruneReport(
         removed_files=len(removed),
         removed_bytes=sum(size for size, _ in removed.values()),
@@ -209,24 +199,53 @@ def prune(
     )
 
 
+def _batches(
+    checkpoint: Checkpoint,
+    kept_from: int | None,
+    found: Mapping[str, Collection[FileInfo]],
+    now_s: float,
+) -> Iterator[Mapping[str, _Told]]:
+    """What may go at the same time, in the order of deletion: as many as the storage takes."""
+    at_once, doomed = checkpoint.storage.at_once_max, set[str]()
+    for files in _entries_below(kept_from, found, at_once):
+        doomed.update(files)
+        yield from _parts(files, at_once)
+    left: dict[str, _Told] = {}
+    for folder, listed in found.items():
+        names = {file.name for file in listed}
+        for file in listed:
+            path = f"{folder}/{file.name}" if folder else file.name
+            is_old = now_s - file.modified_s >= LEFTOVER_AGE_S
+            if path not in doomed and is_old and _is_leftover(file, folder, names):
+                left[path] = (file.size, None)
+    yield from _parts(left, at_once)
+    if kept_from is not None:  # behind the entries: see the module of state_retention
+        state = removable_state(checkpoint, kept_from)
+        yield from _parts({name: (size, None) for name, size in state.items()}, at_once)
+
+
+def _parts(files: Mapping[str, _Told], length: int) -> Iterator[Mapping[str, _Told]]:
+    names = list(files)
+    for start in range(0, len(names), length):
+        yield {name: files[name] for name in names[start : start + length]}
+
+
 def _entries_below(
-    kept_from: int | None, found: Mapping[str, Collection[FileInfo]]
-) -> dict[str, tuple[int, int | None]]:
-    """File name → size, epoch; in the order of deletion."""
+    kept_from: int | None, found: Mapping[str, Collection[FileInfo]], at_once: int
+) -> Iterator[dict[str, _Told]]:
+    """The files of so many epochs in a log, in the order of deletion."""
     if kept_from is None:
-        return {}
-    sizes = _by_name(found)
-    entries = sorted(
-        (epoch, rank, log)
-        for rank, log in enumerate(_LOGS)
-        for epoch in _by_id(found[log])
-        if epoch < kept_from
-    )
-    return {
-        name: (size, epoch)
-        for epoch, _, log in entries
-        for name, size in _with_twin(log, str(epoch), sizes[log]).items()
-    }
+        return
+    sizes, ids = _by_name(found), {log: _by_id(found[log]) for log in _LOGS}
+    epochs = sorted(epoch for epoch in set().union(*ids.values()) if epoch < kept_from)
+    for start in range(0, len(epochs), at_once):
+        for log in _LOGS:
+            yield {
+                name: (size, epoch)
+                for epoch in epochs[start : start + at_once]
+                if epoch in ids[log]
+                for name, size in _with_twin(log, str(epoch), sizes[log]).items()
+            }
 
 
 def _by_id(files: Iterable[FileInfo]) -> dict[int, FileInfo]:

@@ -19,6 +19,7 @@ reports tell the same, with more reads (:func:`summarize`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from engine.checkpoint.folder import CheckpointFolder
 
 
+_TEXTS: Final = ("query_id", "name")
 QUIET_MS: Final = 10_000
 """So long nothing is committed before the rate is 0, or for three epochs if they are longer."""
 
@@ -81,11 +83,18 @@ class Summary:
 
     @classmethod
     def from_json(cls, given: Any) -> Summary | None:
-        """Fields that a newer engine has added are left out; None of what is no summary."""
+        """Fields that a newer engine has added are left out, or tells in another way; None of what
+        is no summary."""
         if not isinstance(given, dict) or not isinstance(given.get("epoch"), int):
             return None
-        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
-        return cls(**known)
+        names = (field.name for field in fields(cls) if field.name in given)
+        return cls(**{name: given[name] for name in names if _fits(name, given[name])})
+
+
+def _fits(name: str, value: Any) -> bool:
+    if value is None or name in _TEXTS:
+        return value is None or isinstance(value, str)
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def summary_of(

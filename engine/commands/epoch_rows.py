@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
@@ -13,16 +14,17 @@ def epoch_rows(checkpoint: Checkpoint, epochs: Sequence[int]) -> list[dict[str, 
     """When they were committed, how much they had, and up to where; without those that retention
     has removed meanwhile."""
     reports = {report.get("batchId"): report for report in checkpoint.progress.read()}
-    rows = [
-        {
+
+    def row(epoch: int) -> dict[str, Any]:
+        return {
             "epoch": epoch,
             "committed_at": format_time(checkpoint.committed_at_ms(epoch)),
             "rows": reports.get(epoch, {}).get("numInputRows"),
             **_latency(reports.get(epoch)),
             "offsets": checkpoint.committed_offsets(epoch),
         }
-        for epoch in epochs
-    ]
+
+    rows = checkpoint.storage.together(*(partial(row, epoch) for epoch in epochs))
     return [row for row in rows if row["offsets"] is not None]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from engine.base.daemon_threads import together
 from engine.base.options import parse_interval_ms
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import find_checkpoints, is_pattern
@@ -18,6 +20,9 @@ from engine.pipeline.given_sink import given_sink
 from engine.sinks.files.file_sink_upkeep import prune_sink
 from engine.spark.failure import describe_error
 
+_AT_ONCE: Final = 8
+"""So many checkpoints are pruned at the same time."""
+
 
 def prune(args: Namespace) -> Result:
     """Prune each checkpoint; one that cannot be does not keep the others from it."""
@@ -29,7 +34,8 @@ def prune(args: Namespace) -> Result:
     found = find_checkpoints(args.checkpoint)
     if not found:
         raise ConfigError(f"No checkpoint matches {args.checkpoint}.")
-    results = {location: _try_one(location, args) for location in found}
+    pruned = together([partial(_try_one, location, args) for location in found], _AT_ONCE)
+    results = dict(zip(found, pruned, strict=True))
     return Result(
         {"checkpoints": {location: result.data for location, result in results.items()}},
         "\n".join(f"{location}: {result.text}" for location, result in results.items()),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Final
 
 from engine.checkpoint.storage.opening import given_location
@@ -14,6 +16,7 @@ from engine.errors import CheckpointError, ConfigError
 
 INSTALL: Final = "pip install 'airflow-provider-continuous[top]'"
 _JSON_LOOK_S: Final = 60.0
+_ERRORS_TOLD: Final = 3
 
 
 def top(args: Namespace) -> Result:
@@ -24,8 +27,8 @@ def top(args: Namespace) -> Result:
     places = [given_location(place) for place in args.places or ["."]]
     if args.json:
         looks = Looks(places)
-        data = {"queries": [each.to_dict() for each in looks.refresh(_JSON_LOOK_S)]}
-        missing = " ".join(each.error or "" for each in looks.unlisted)
+        data = {"queries": [each.to_dict() for each in looks.whole(_JSON_LOOK_S)]}
+        missing = _missing([each.error or "" for each in looks.unlisted])
         if looks.is_finding:
             missing = f"{', '.join(places)} has not been searched to its end in time."
         error = CheckpointError(missing) if missing else None
@@ -36,6 +39,11 @@ def top(args: Namespace) -> Result:
             "top needs a terminal, and standard input, output or error is none.",
             hint="For a program or a file: continuous top --json, continuous status CHECKPOINT, or "
             "continuous epochs CHECKPOINT --follow.",
+        )
+    if os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "top needs a terminal with a cursor that it can move, and TERM is dumb.",
+            hint="Set TERM if the terminal can do more; else continuous top --json.",
         )
     try:
         from engine.commands.terminal.app import TopApp
@@ -50,3 +58,9 @@ def top(args: Namespace) -> Result:
     finally:
         logging.disable(logging.NOTSET)
     return Result({}, "", DONE)
+
+
+def _missing(errors: Sequence[str]) -> str:
+    told = " ".join(errors[:_ERRORS_TOLD])
+    more = len(errors) - _ERRORS_TOLD
+    return f"{told} And {more:,} more folders cannot be listed." if more > 0 else told

@@ -19,6 +19,7 @@ from airflow_provider_continuous.observing.listing import QueryListing
 from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.view.roots import Root
 from bench.listing import write_queries
+from engine.checkpoint import search
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
@@ -151,7 +152,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def answer(count: int) -> None:
         monkeypatch.setattr(listing, "LISTED_WITHIN_S", 0.5)
-        monkeypatch.setattr(listing, "SimpleQueue", lambda: _Answers(count))
+        monkeypatch.setattr(search, "SimpleQueue", lambda: _Answers(count))
 
     return answer
 

@@ -20,10 +20,10 @@ from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.queries import all_queries, named_query, rows_of
 from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
-from engine.checkpoint.find import checkpoints_below
 from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.searched import searched
 
 pytestmark = pytest.mark.usefixtures("patient_lists")
 
@@ -111,7 +111,7 @@ def test_folders_of_logs_do_not_count(tmp_path: Path, monkeypatch: pytest.Monkey
     found = QueryListing().below([Root(str(tmp_path))])
 
     assert (len(found.queries), found.errors) == (3, {})
-    assert sorted(checkpoints_below(str(tmp_path))) == ["0", "1", "2"]
+    assert sorted(searched(str(tmp_path)).found) == ["0", "1", "2"]
 
 
 def test_too_many_folders_are_told_once_however_deep(

@@ -60,7 +60,7 @@ def label(pilot: Pilot[None], name: str) -> str:
 class Terminal:
     """``continuous top`` in a real one, of 140 columns."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path | str) -> None:
         self._driver, terminal = pty.openpty()
         # tcsetwinsize came with Python 3.11.
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))

@@ -18,7 +18,7 @@ from textual.widgets import Sparkline
 
 from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.find import checkpoints_below
+from engine.checkpoint.find import Folder
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
@@ -342,14 +342,15 @@ def test_a_place_that_cannot_be_listed_is_a_row(
 ) -> None:
     Checkpoint(str(tmp_path / "q")).create_or_read_query_id("q")
     (tmp_path / "q" / "offsets").mkdir(exist_ok=True)
+    opened = Folder.open
 
-    def fail(top: str) -> Iterator[str]:
+    def fail(top: str, *more: Any) -> Folder:
         if top.startswith("s3:"):
             raise error
-        return checkpoints_below(top)
+        return opened(top, *more)
 
-    monkeypatch.setattr(looks, "checkpoints_below", fail)
-    (found, other) = Looks(["s3://bucket", str(tmp_path)]).refresh(WAIT_S)
+    monkeypatch.setattr(Folder, "open", fail)
+    (found, other) = Looks(["s3://bucket", str(tmp_path)]).whole(WAIT_S)
     assert found.location == "s3://bucket"
     assert found.state == "UNREADABLE"
     assert str(error) in str(found.error)

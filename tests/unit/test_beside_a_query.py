@@ -6,7 +6,7 @@ prune, and copy it. Wherever one of them asks the storage for anything, others m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
@@ -44,6 +44,8 @@ class BusyStorage(FsspecStorage):
     """Others come between any two calls. What is removed is removed at once: no storage looks and
     deletes in one step, so nobody can do better than to look right before."""
 
+    at_once_max = 1  # else it would not be told between which calls they came
+
     def __init__(self, fs: PrivateMemory, between: Callable[[], None]) -> None:
         super().__init__(fs, "/checkpoint", "memory:///checkpoint")
         self._between = between
@@ -67,9 +69,6 @@ class BusyStorage(FsspecStorage):
     def files_below(self, folder: str) -> Mapping[str, int]:
         self._between()
         return super().files_below(folder)
-
-    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
-        return [look() for look in looks]
 
 
 class World:

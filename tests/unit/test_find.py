@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,12 @@ from fsspec.implementations.local import LocalFileSystem
 
 from engine.checkpoint import find
 from engine.checkpoint.checkpoint import Checkpoint
-from engine.checkpoint.find import Folder, checkpoints_below, find_checkpoints, is_pattern
+from engine.checkpoint.find import Folder, find_checkpoints, is_pattern
 from engine.errors import CheckpointError, ConfigError
+from tests.searched import searched
 from tests.unit.web_hdfs import WebHdfsServer, web_hdfs
+
+WAIT_S = 30.0
 
 
 @pytest.mark.parametrize("scheme", ["path", "file", "memory"])
@@ -50,6 +55,45 @@ def test_what_a_rewind_has_moved_aside_is_no_checkpoint(tmp_path: Path) -> None:
     assert [each.rpartition("/")[2] for each in found] == ["query"]
 
 
+def test_folders_are_listed_at_the_same_time_and_one_that_fails_darkens_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/q", "b/q", "c/q"):
+        Checkpoint(f"{tmp_path}/{name}").create_or_read_query_id(name)
+        Checkpoint(f"{tmp_path}/{name}").storage.create("offsets/0", b"v1\n\n3")
+    whole, all_there = LocalFileSystem.ls, threading.Barrier(3)
+
+    def ls(fs: LocalFileSystem, path: str, **given: Any) -> Any:
+        if path.rpartition("/")[2] in ("a", "b", "c"):
+            all_there.wait(WAIT_S)
+        if path == f"{tmp_path}/b":
+            raise ConnectionError("reset")
+        return whole(fs, path, **given)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    search = searched(str(tmp_path))
+    assert sorted(search.found) == ["a/q", "c/q"]
+    assert search.looked_into == 6
+    ((name, told),) = search.errors.items()
+    assert name == "b"
+    assert f"Cannot list {tmp_path}/b: ConnectionError: reset." in str(told)
+
+
+def test_what_matches_is_looked_at_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        Checkpoint(f"{tmp_path}/{name}").create_or_read_query_id(name)
+    whole, all_there = Checkpoint.exists, threading.Barrier(3)
+
+    def exists(checkpoint: Checkpoint) -> bool:
+        all_there.wait(WAIT_S)
+        return whole(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "exists", exists)
+    assert len(find_checkpoints(f"{tmp_path}/*")) == 3
+
+
 def test_what_is_a_pattern() -> None:
     assert is_pattern("s3://bucket/*/orders")
     assert not is_pattern("s3://bucket/orders")
@@ -79,10 +123,12 @@ def test_where_a_search_begins_must_be_listed(
         return whole(fs, path, **given)
 
     monkeypatch.setattr(LocalFileSystem, "ls", ls)
-    with pytest.raises(CheckpointError, match=f"Cannot list .*{error.__name__}"):
-        list(checkpoints_below(str(tmp_path)))
+    (told,) = searched(str(tmp_path)).errors.values()
+    assert re.match(f"Cannot list .*{error.__name__}", str(told))
     forbidden = f"{tmp_path}/team"
-    assert list(checkpoints_below(str(tmp_path))) == []
+    search = searched(str(tmp_path))
+    assert not search.found
+    assert not search.errors
 
 
 @pytest.fixture
@@ -118,7 +164,7 @@ def test_hdfs_is_searched_as_it_is_read(
     assert find_checkpoints(f"{root}/*/c") == [f"{named}/team/c"]
     assert find_checkpoints(f"{root}/**") == [f"{named}/{name}" for name in ("a", "b", "team/c")]
     assert find_checkpoints(f"{root}/nothing*") == []
-    assert sorted(checkpoints_below(root)) == ["a", "b", "team/c"]
+    assert sorted(searched(root).found) == ["a", "b", "team/c"]
     top = Folder.open(root, options)
     assert top.exists()
     assert not Folder.open(f"{root}/missing").exists()
@@ -129,17 +175,17 @@ def test_hdfs_that_does_not_answer_is_told_and_not_taken_for_empty(server: WebHd
     root = f"webhdfs://{server.address}/a"
     Checkpoint(f"{root}/team/b").create_or_read_query_id("b")
     server.forbids = "/a/team"
-    assert list(checkpoints_below(root)) == []
+    assert searched(root).found == []
     assert find_checkpoints(f"{root}/**") == []
     server.forbids = ""
     server.refuses = "StandbyException"
     for look in (
         lambda: find_checkpoints(f"{root}/*/b"),
-        lambda: list(checkpoints_below(root)),
         lambda: Folder.open(root).exists(),
     ):
         with pytest.raises(CheckpointError, match=r"Cannot (list|read) webhdfs://.*/a"):
             look()
+    assert re.match("Cannot list webhdfs://.*/a", str(searched(root).errors[""]))
     with pytest.raises(ConfigError, match="names no NameNode"):
         find_checkpoints("webhdfs:///a/*")
 

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
-from engine.checkpoint.find import checkpoints_below, find_checkpoints
+from engine.checkpoint.find import find_checkpoints
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
@@ -29,6 +29,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
+from tests.searched import searched
 from tests.servers.s3 import s3_server
 from tests.unit.test_state_retention import Query, expected_at, files, state_at
 
@@ -227,9 +228,9 @@ def test_what_is_found_below_a_folder_is_what_is_there_now(url: str, options: Op
         made = Checkpoint(f"{root}/{name}", options)
         made.create_or_read_query_id(name)
         made.commits.add(0, CommitEntry())
-        assert name in checkpoints_below(root, options)
+        assert name in searched(root, options).found
     made.delete()
-    assert list(checkpoints_below(root, options)) == ["one"]
+    assert searched(root, options).found == ["one"]
 
 
 def test_where_the_environment_leads_is_a_part_of_what_was_proved(

@@ -16,8 +16,9 @@ import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
+from engine.base.daemon_threads import together
 from engine.errors import CheckpointError
 
 
@@ -42,6 +43,9 @@ class Storage(ABC):
     """
 
     url: str
+    at_once_max: ClassVar[int] = 1
+    """So many calls are made at the same time by :meth:`together`; more than one where each is a
+    round trip to somewhere else."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -134,7 +138,7 @@ class Storage(ABC):
 
         :raises Exception: what the first of them that fails raises.
         """
-        return [look() for look in looks]
+        return together(looks, self.at_once_max)
 
     @property
     def identity(self) -> dict[str, str]:

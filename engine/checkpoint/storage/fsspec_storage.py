@@ -27,8 +27,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from operator import attrgetter
@@ -47,7 +46,6 @@ _S3_EXISTS = ("PreconditionFailed", "412")
 # Two conditional puts at once: neither may have won yet, so S3 asks to try again.
 _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
-_TOGETHER_MAX = 8
 _PART_BYTES = 1 << 22
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
@@ -72,6 +70,8 @@ def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None)
         options.setdefault("use_listings_cache", False)
     if urlsplit(url).scheme in ("s3", "s3a"):
         options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
+        given = options.get("config_kwargs") or {}  # its own are 10 connections: others wait
+        options["config_kwargs"] = {"max_pool_connections": FsspecStorage.at_once_max, **given}
     try:
         if ROLE in options:
             options = with_role(options)
@@ -110,6 +110,8 @@ class FsspecStorage(Storage):
     :param root: the folder inside of it.
     :param url: how to open it again.
     """
+
+    at_once_max = 32
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs
@@ -191,10 +193,6 @@ class FsspecStorage(Storage):
         if found["type"] != "file":
             raise FileNotFoundError(f"{self.path(name)} is not a file")
         return _info(found)
-
-    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
-        with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
-            return [future.result() for future in [pool.submit(look) for look in looks]]
 
     @property
     def identity(self) -> dict[str, str]:

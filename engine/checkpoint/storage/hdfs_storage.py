@@ -16,8 +16,7 @@ from __future__ import annotations
 import getpass
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
@@ -29,7 +28,6 @@ from engine.errors import CheckpointError, ConfigError
 TIMEOUT_S = 30.0
 _PART_BYTES = 1 << 22
 _OPTIONS = ("user", "timeout")
-_TOGETHER_MAX = 8
 _HINTS = {
     "AccessControlException": "Give this user write access, or name another: the storage option "
     "user, or HADOOP_USER_NAME.",
@@ -47,6 +45,8 @@ class HdfsStorage(Storage):
         ``timeout``, in seconds.
     :raises ConfigError: the URL or an option cannot be used.
     """
+
+    at_once_max = 8
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         place, self._client = open_client(url, storage_options)
@@ -94,10 +94,6 @@ class HdfsStorage(Storage):
         if found["type"] != "FILE":
             raise FileNotFoundError(f"{self.path(name)} is not a file")
         return _info({**found, "pathSuffix": name.rpartition("/")[2]})
-
-    def together(self, *looks: Callable[[], Any]) -> Sequence[Any]:
-        with ThreadPoolExecutor(_TOGETHER_MAX) as pool:
-            return [future.result() for future in [pool.submit(look) for look in looks]]
 
     @property
     def identity(self) -> dict[str, str]:

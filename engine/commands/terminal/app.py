@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Final
@@ -21,11 +20,11 @@ from engine.checkpoint.requests import RequestKind
 from engine.checkpoint.standing_by import may_be_asked
 from engine.commands.control import asker
 from engine.commands.terminal.confirm import ConfirmScreen
-from engine.commands.terminal.looks import Looks, QueryLook
+from engine.commands.terminal.looks import Looks, QueryLook, why
 from engine.commands.terminal.order import ORDERS, shown
 from engine.commands.terminal.query_screen import QueryScreen
 from engine.commands.terminal.query_table import QueryTable
-from engine.errors import ContinuousError
+from engine.commands.terminal.texts import printable, printable_lines
 
 REFRESH_S: Final = 1.0
 _LOOK_S: Final = 0.8
@@ -45,6 +44,8 @@ class TopApp(App[None]):
     CSS = """
     #filter { display: none; }
     #message { height: auto; max-height: 4; padding: 0 1; color: $text-muted; }
+    .-short #filter { height: 1; border: none; padding: 0 1; }
+    .-short #message { max-height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "end('drain')", "Drain"),
@@ -56,10 +57,13 @@ class TopApp(App[None]):
 
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
         super().__init__()
+        # On few lines the list needs them most.
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]
         self._clock = clock or SystemClock()
         self._places = places
         self._looks = Looks(places, self._clock)
-        # What a screen asks for besides. The app's own workers are waited for when it ends.
+        # The app's own threads are waited for when it ends, however long a call hangs.
+        self._looking = DaemonThreads(1, "top-looks")
         self._asking = DaemonThreads(_THREADS, "top-query")
         self._is_looking = False
         self._seen: Sequence[QueryLook] = ()
@@ -85,40 +89,11 @@ class TopApp(App[None]):
         """Look again, unless that is still under way."""
         if not self._is_looking:
             self._is_looking = True
-            self.run_worker(self._look, thread=True)
+            self.run_worker(self._look())
 
     def _ask_to_end(self, kind: str, found: QueryLook | None) -> None:
-        """Ask the person, then the query."""
         assert kind in ("drain", "stop")
-        wanted: RequestKind = "drain" if kind == "drain" else "stop"
-        if found is None or found.status is None:
-            self._tell_that_nobody_runs_it()
-            return
-        status = found.status
-
-        def answered(confirmed: bool | None) -> None:
-            if confirmed:
-                self.run_worker(lambda: self._ask(wanted, found), thread=True)
-
-        def ask(somebody_runs_it: bool) -> None:
-            if isinstance(self.screen, ConfirmScreen):
-                return  # the key was pressed twice
-            if somebody_runs_it:
-                self.push_screen(ConfirmScreen(wanted, found.name), answered)
-            else:
-                self._tell_that_nobody_runs_it()
-
-        def look() -> None:
-            somebody = self._answer(
-                found, lambda: may_be_asked(Checkpoint(found.location).storage, status.state)
-            )
-            if somebody is not None:
-                self.call_from_thread(ask, somebody)
-
-        self.run_worker(look, thread=True)
-
-    def _tell_that_nobody_runs_it(self) -> None:
-        self.notify("No run holds the checkpoint.", severity="warning")
+        self.run_worker(self._end("drain" if kind == "drain" else "stop", found))
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -158,13 +133,29 @@ class TopApp(App[None]):
     def on_query_table_highlighted(self) -> None:
         self._tell()
 
-    # -- on threads -----------------------------------------------------------------------------
+    # -- beside the keys ------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        found = self._looks.refresh(_LOOK_S)
-        self.call_from_thread(self._show, found)
+    async def _look(self) -> None:
+        looking = self._looking.submit(partial(self._looks.refresh, _LOOK_S))
+        found = await asyncio.wrap_future(looking)
+        self._show(found)
 
-    def _ask(self, kind: RequestKind, found: QueryLook) -> None:
+    async def _end(self, kind: RequestKind, found: QueryLook | None) -> None:
+        """Ask the person, then the query."""
+        somebody_runs_it: bool | None = False
+        if found is not None and found.status is not None:
+            state = found.status.state
+            somebody_runs_it = await self._answer(
+                found, lambda: may_be_asked(Checkpoint(found.location).storage, state)
+            )
+        if somebody_runs_it is None or isinstance(self.screen, ConfirmScreen):
+            return  # that was told; or the key was pressed twice
+        if not somebody_runs_it or found is None:
+            self.notify("No run holds the checkpoint.", severity="warning")
+        elif await self.push_screen_wait(ConfirmScreen(kind, found.name)):
+            await self._ask(kind, found)
+
+    async def _ask(self, kind: RequestKind, found: QueryLook) -> None:
         assert found.status is not None
         run_id = found.status.run_id
 
@@ -172,19 +163,19 @@ class TopApp(App[None]):
             Checkpoint(found.location).requests.ask(kind, by=asker("top"), run_id=run_id)
             return True
 
-        if self._answer(found, ask):
-            told = f"{found.name} was asked to {kind}."
-            self.call_from_thread(self.notify, told, markup=False)
+        if await self._answer(found, ask):
+            self.notify(printable(f"{found.name} was asked to {kind}."), markup=False)
 
-    def _answer(self, found: QueryLook, ask: Callable[[], bool]) -> bool | None:
-        """What a checkpoint says; None: it does not answer, which is told."""
+    async def _answer(self, found: QueryLook, ask: Callable[[], bool]) -> bool | None:
+        """What a checkpoint says; None: it does not answer, which is told. What has not begun by
+        then never does."""
         try:
-            return self._asking.submit(ask).result(ANSWER_S)
-        except FutureTimeoutError:
+            return await asyncio.wait_for(asyncio.wrap_future(self._asking.submit(ask)), ANSWER_S)
+        except asyncio.TimeoutError:
             told = f"{found.name} has not answered for {ANSWER_S:.0f} s."
-        except (ContinuousError, OSError) as exc:
-            told = str(exc)
-        self.call_from_thread(self.notify, told, severity="error", markup=False)
+        except Exception as exc:  # of whichever storage
+            told = why(exc)
+        self.notify(printable_lines(told), severity="error", markup=False)
         return None
 
     # -- showing --------------------------------------------------------------------------------
@@ -218,11 +209,20 @@ class TopApp(App[None]):
     def _tell(self) -> None:
         """Below the table: why the query under the cursor is not well, or that there is none."""
         found = self._table.selected
-        text = f"There is no checkpoint in {', '.join(self._places)}." if found is None else ""
-        if self._looks.is_finding:
-            text = "Looking for queries."
-        if found is None and self._seen:
-            text = f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all."
+        lines = [self._progress()] if self._looks.is_finding else []
         if found is not None:
-            text = found.error or (found.status.message or "" if found.status else "")
+            lines.append(found.error or (found.status.message or "" if found.status else ""))
+        elif self._seen:
+            lines.append(f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all.")
+        elif not lines:
+            lines.append(f"There is no checkpoint in {', '.join(self._places)}.")
+        text = printable_lines("\n".join(filter(None, lines)))
         self.screen_stack[0].query_one("#message", Static).update(text)
+
+    def _progress(self) -> str:
+        folders, queries = self._looks.progress
+        if not folders:
+            return "Looking for queries."
+        return (
+            f"Looking for queries: {folders:,} folders looked at, {queries:,} queries found so far."
+        )

@@ -3,24 +3,22 @@ not answer keeps no other waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
-from engine.checkpoint.find import Folder, checkpoints_below, find_checkpoints, is_pattern
 from engine.checkpoint.query_state import QueryState
-from engine.errors import CheckpointError, ContinuousError
+from engine.commands.terminal.places import Place
+from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
-AT_ONCE: Final = 16
-"""So many checkpoints are looked at at the same time."""
-FIND_EVERY_S: Final = 10.0
-"""New checkpoints below a root are looked for so often."""
+AT_ONCE: Final = 32
+"""So many checkpoints of a place are looked at at the same time."""
 STALE_S: Final = 5.0
 """What has not answered for so long says so."""
 
@@ -75,11 +73,11 @@ class QueryLook:
 def look(location: str) -> QueryLook:
     """Look at one checkpoint, by one read where a summary tells enough; what goes wrong is told in
     the result."""
-    name = location.rstrip("/").rpartition("/")[2] or location
+    name = _name(location)
     try:
         seen = Checkpoint(location).look()
     except Exception as exc:  # of whichever storage
-        return QueryLook(location, name, error=_why(exc))
+        return QueryLook(location, name, error=why(exc))
     status, told = seen.status, seen.summary
     is_running = status.state.is_active
     return QueryLook(
@@ -102,93 +100,134 @@ class Looks:
     """
 
     def __init__(self, places: Sequence[str], clock: Clock | None = None) -> None:
-        self._places = places
         self._clock = clock or SystemClock()
-        self._threads = DaemonThreads(AT_ONCE, "top")
-        self._found_s: float | None = None
-        self._finding: Future[list[QueryLook]] | None = None
-        self._has_found = False
-        self._known: dict[str, QueryLook] = {}
-        self._unlisted: dict[str, QueryLook] = {}
-        self._under_way: dict[str, tuple[float, Future[QueryLook]]] = {}
+        self._places = [_Watched(Place(place, self._clock), self._clock) for place in places]
 
     def refresh(self, wait_s: float) -> list[QueryLook]:
-        """Look at all queries again, for no longer than this; what is known of each by then."""
-        self._find(wait_s)
-        now_s = self._clock.monotonic_s()
-        for location in self._known:
-            if location not in self._under_way:
-                self._under_way[location] = now_s, self._threads.submit(partial(look, location))
-        wait([future for _, future in self._under_way.values()], wait_s)
-        for location, (since_s, future) in list(self._under_way.items()):
-            if future.done():
-                del self._under_way[location]
-                if location in self._known:
-                    self._known[location] = self._of_place(location, future.result())
-            elif location in self._known:
-                silent_s = self._clock.monotonic_s() - since_s
-                if silent_s >= STALE_S:
-                    self._known[location] = replace(self._known[location], silent_s=silent_s)
-        return list(self._known.values())
+        """Look at all queries that were found until now, for no longer than this; what is known of
+        each by then."""
+        until_s = self._clock.monotonic_s() + wait_s
+        searches = [search for each in self._places if (search := each.search()) is not None]
+        if self.is_finding:
+            wait(searches, wait_s / 2)  # or what is found at once would be shown a second later
+            for each in self._places:
+                each.search()
+        asked = [look for each in self._places for look in each.ask()]
+        wait(asked, max(0.0, until_s - self._clock.monotonic_s()))
+        seen: dict[str, QueryLook] = {}
+        for each in self._places:
+            for found in each.take():
+                seen.setdefault(found.location, found)
+        return list(seen.values())
+
+    def whole(self, within_s: float) -> list[QueryLook]:
+        """The same when the places have been searched to their end; in time, if they can be."""
+        until_s = self._clock.monotonic_s() + within_s
+        wait([search for each in self._places if (search := each.search()) is not None], within_s)
+        return self.refresh(max(0.0, until_s - self._clock.monotonic_s()))
 
     @property
     def is_finding(self) -> bool:
         """Whether the places are being searched for the first time."""
-        return not self._has_found
+        return not all(each.place.was_searched for each in self._places)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many folders were looked into, and how many queries found in them."""
+        places = [each.place for each in self._places]
+        return sum(each.looked_into for each in places), sum(len(each.locations) for each in places)
 
     @property
     def unlisted(self) -> list[QueryLook]:
-        """The places that could not be listed, or not to their end, and why."""
-        return list(self._unlisted.values())
+        """The folders that could not be listed, or not to their end, and why."""
+        return [found for each in self._places for found in each.unlisted.values()]
 
-    def _find(self, wait_s: float) -> None:
+
+@dataclass(eq=False)
+class _UnderWay:
+    """A look at a query.
+
+    :param asked_s: when it was asked for, monotonic; ``began_s``: when a thread has begun it.
+    """
+
+    location: str
+    asked_s: float
+    began_s: float | None = None
+    answer: Future[QueryLook] = field(default_factory=Future)
+
+
+class _Watched:
+    """A place, and the looks at its queries. Its threads are its own: while they all hang, those
+    of others look on."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self.place, self._clock = place, clock
+        self._threads = DaemonThreads(AT_ONCE, "top")
+        self._answered_s = 0.0
+        """When a look was seen to end last."""
+        self._known: dict[str, QueryLook] = {}
+        self._under_way: dict[str, _UnderWay] = {}
+        self._errors = place.errors
+        self.unlisted: dict[str, QueryLook] = {}
+
+    def search(self) -> Future[list[str]] | None:
+        """See :meth:`engine.commands.terminal.places.Place.refresh`."""
+        search = self.place.refresh()
+        if self._errors is not self.place.errors:
+            self._errors = self.place.errors
+            self.unlisted = {
+                location: QueryLook(location, _name(location), error=why(error))
+                for location, error in self._errors.items()
+            }
+        nothing = {each: QueryLook(each, _name(each)) for each in self.place.locations}
+        shown = {**self.unlisted, **nothing}
+        self._known = {each: self._known.get(each, shown[each]) for each in shown}
+        return search
+
+    def ask(self) -> list[Future[QueryLook]]:
+        """Begin a look at each query, unless one is under way."""
+        for location in self._known:
+            if location not in self._under_way:
+                asked = _UnderWay(location, self._clock.monotonic_s())
+                asked.answer = self._threads.submit(partial(self._look, asked))
+                self._under_way[location] = asked
+        return [each.answer for each in self._under_way.values()]
+
+    def take(self) -> Iterable[QueryLook]:
+        """What is known of each query by now."""
         now_s = self._clock.monotonic_s()
-        if self._finding is None and (
-            self._found_s is None or now_s - self._found_s >= FIND_EVERY_S
-        ):
-            self._found_s = now_s
-            self._finding = self._threads.submit(partial(_found, self._places))
-        if self._finding is None or not wait([self._finding], wait_s).done:
-            return
-        found, self._finding, self._has_found = self._finding.result(), None, True
-        self._unlisted = {each.location: each for each in found if each.error is not None}
-        self._known = {each.location: self._known.get(each.location, each) for each in found}
+        ended = [each for each in self._under_way.values() if each.answer.done()]
+        for each in ended:
+            self._answered_s = now_s
+            del self._under_way[each.location]
+            if each.location in self._known:
+                self._known[each.location] = self._of_place(each.answer.result())
+        for location, waiting in self._under_way.items():
+            # What waits for its turn is silent only if nothing else answers either.
+            since_s = waiting.began_s
+            if since_s is None:
+                since_s = max(waiting.asked_s, self._answered_s)
+            if location in self._known and now_s - since_s >= STALE_S:
+                self._known[location] = replace(self._known[location], silent_s=now_s - since_s)
+        return self._known.values()
 
-    def _of_place(self, location: str, seen: QueryLook) -> QueryLook:
+    def _look(self, asked: _UnderWay) -> QueryLook:
+        asked.began_s = self._clock.monotonic_s()
+        return look(asked.location)
+
+    def _of_place(self, seen: QueryLook) -> QueryLook:
         """A look; where there is no query, why the place cannot be listed."""
         if seen.status is None or seen.status.id is None:
-            return self._unlisted.get(location, seen)
+            return self.unlisted.get(seen.location, seen)
         return seen
 
 
-def _found(places: Sequence[str]) -> list[QueryLook]:
-    """A look at each checkpoint that has nothing of it yet; a place that cannot be listed, or not
-    to its end, says why before what was found."""
-    found: dict[str, QueryLook] = {}
-    for place in places:
-        locations: list[str] = []
-        try:
-            if is_pattern(place):
-                locations = find_checkpoints(place)
-            else:
-                top = place.rstrip("/") or place
-                for below in checkpoints_below(place):
-                    locations.append(f"{top}/{below}" if below else top)
-                if not locations and not Folder.open(place).is_folder():
-                    raise CheckpointError(
-                        f"There is no folder {place}.",
-                        hint="Check the location; a query creates its checkpoint when it first "
-                        "runs.",
-                    )
-        except Exception as exc:  # of whichever storage
-            found[place] = QueryLook(place, place, error=_why(exc))
-        for each in sorted(locations):
-            name = each.rstrip("/").rpartition("/")[2]
-            found.setdefault(each, QueryLook(each, name))
-    return list(found.values())
+def _name(location: str) -> str:
+    return location.rstrip("/").rpartition("/")[2] or location
 
 
-def _why(exc: Exception) -> str:
+def why(exc: Exception) -> str:
+    """What is told of an error of whichever storage."""
     told = (
         str(exc) if isinstance(exc, (ContinuousError, OSError)) else f"{type(exc).__name__}: {exc}"
     )

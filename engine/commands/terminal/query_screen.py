@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import ClassVar, Final
 
@@ -18,9 +19,15 @@ from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.commands.result import format_time
-from engine.commands.terminal.looks import QueryLook
-from engine.commands.terminal.texts import columns, duration, printable, short, with_unit
-from engine.errors import ContinuousError
+from engine.commands.terminal.looks import QueryLook, why
+from engine.commands.terminal.texts import (
+    columns,
+    duration,
+    printable,
+    printable_lines,
+    short,
+    with_unit,
+)
 from engine.history.view import HistoryView
 
 CHARTS: Final = (
@@ -103,7 +110,7 @@ class QueryScreen(Screen[None]):
         """Read the history again, unless that is still under way."""
         if not self._is_reading:
             self._is_reading = True
-            self.run_worker(self._read, thread=True)
+            self.run_worker(self._read())
 
     def action_window(self, key: str) -> None:
         self._window = key
@@ -112,7 +119,7 @@ class QueryScreen(Screen[None]):
     def action_end(self, kind: str) -> None:
         self._ask_to_end(kind, self._last_look())
 
-    def _read(self) -> None:
+    async def _read(self) -> None:
         now_ms = SystemClock().now_ms()
         from_ms = now_ms - WINDOWS[self._window][0] * 1000
         if self._asked is None:
@@ -120,18 +127,19 @@ class QueryScreen(Screen[None]):
             self._asked = read, from_ms, now_ms
         read, from_ms, now_ms = self._asked
         shown: HistoryView | str = "The history has not answered yet."
-        if wait([read], _WAIT_S).done:
+        await asyncio.wait([asyncio.wrap_future(read)], timeout=_WAIT_S)
+        if read.done():
             shown, self._asked = read.result(), None
-        self.app.call_from_thread(partial(self._show, shown, from_ms, now_ms))
+        self._show(shown, from_ms, now_ms)
 
     def _show(self, read: HistoryView | str, from_ms: int, until_ms: int) -> None:
         self._is_reading = False
         if not self.is_attached or self not in self.app.screen_stack:
             return  # left: its parts are taken down, one by one, before its workers are ended
         found = self._last_look()
-        facts = self.location if found is None else _facts(found, until_ms)
+        facts = printable(self.location) if found is None else _facts(found, until_ms)
         if isinstance(read, str):
-            self.query_one("#facts", Static).update(f"{facts}\n{read}")
+            self.query_one("#facts", Static).update(f"{facts}\n{printable_lines(read)}")
             return
         text = f"{facts}\nThe last {WINDOWS[self._window][1]}"
         if not read.starts_ms:
@@ -156,8 +164,8 @@ class QueryScreen(Screen[None]):
 def _history(location: str, from_ms: int) -> HistoryView | str:
     try:
         return history(Checkpoint(location), from_ms)
-    except (ContinuousError, OSError) as exc:
-        return str(exc)
+    except Exception as exc:  # of whichever storage
+        return why(exc)
 
 
 def _why_empty(found: QueryLook | None, from_ms: int) -> str:
@@ -179,13 +187,13 @@ def _facts(found: QueryLook, now_ms: int) -> str:
             f"lag {short(found.lag)}, p99 {short(found.p99_ms)} ms, {status.restarts} restarts"
         )
     if found.error:
-        lines.append(found.error)
+        lines.append(printable_lines(found.error))
     return "\n".join(lines)
 
 
 def _marks(read: HistoryView) -> str:
     told = [
-        f"{format_time(mark.at_ms)}  {mark.kind:<12} {mark.reason}"
+        printable_lines(f"{format_time(mark.at_ms)}  {mark.kind:<12} {mark.reason}")
         for mark in reversed(read.marks[-_MARKS_SHOWN:])
     ]
     return "\n".join(["", *told]) if told else ""

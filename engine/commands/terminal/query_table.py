@@ -119,14 +119,20 @@ class QueryTable(ScrollView, can_focus=True):
         return max(0, min(cursor, len(self.found) - 1))
 
     def watch_cursor(self) -> None:
-        """Scroll to it."""
+        self._scroll_to_cursor()
+        self.refresh()
+        self.post_message(self.Highlighted())
+
+    def on_resize(self) -> None:
+        """The terminal's, or what is below has got more lines."""
+        self._scroll_to_cursor()
+
+    def _scroll_to_cursor(self) -> None:
         lines = max(1, self.size.height - 1)  # without the header, which stays
         first = round(self.scroll_y)
         if not first <= self.cursor < first + lines:
             top = self.cursor if self.cursor < first else self.cursor - lines + 1
             self.scroll_to(y=top, animate=False)
-        self.refresh()
-        self.post_message(self.Highlighted())
 
     def action_select(self) -> None:
         if self.found:

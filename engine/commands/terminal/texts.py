@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,9 +19,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines: errors and reasons are other people's, too."""
+    return "\n".join(printable(line) for line in text.expandtabs().split("\n"))
+
+
 def short(value: float | int | None) -> str:
     """``1.2 M``; whole below a thousand, unless it is small."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return UNKNOWN
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
