@@ -232,6 +232,23 @@ def test_series_are_bounded_and_names_have_no_secrets() -> None:
     assert seen.value("continuous_rows_read_total", name, stream=0) == 10_000
 
 
+def test_no_label_has_a_secret_and_no_series_is_there_twice(meter: QueryMeter) -> None:
+    feeds = {"https://me:secret1@host/a": 1, "token=secret2": 2, "token=secret3": 4}
+    meter.look = lambda: Look("RUNNING", lags=[feeds])
+    report = epoch_progress(
+        QueryIdentity("q", "r", None, "sink"), 3, [], EpochTimes(0, 1, 2), {}, Restarts()
+    )
+    rows = {"password=secret4": 1, "password=secret5": 2}
+    report = {**report, "observedMetrics": {"token=secret6": rows}}
+    meter.committed(report, EpochTimes(0, 1, 2), [], [])
+    seen = Scrape(port_of(meter))
+    assert "secret" not in seen.text
+    lag = {"stream": 0, "partition": "token=***"}
+    assert seen.value("continuous_partition_lag_offsets", "model", **lag) == 6
+    lag["partition"] = "https://me:***@host/a"
+    assert seen.value("continuous_partition_lag_offsets", "model", **lag) == 1
+
+
 def test_a_report_that_cannot_be_added_fails_no_commit(
     meter: QueryMeter, caplog: pytest.LogCaptureFixture
 ) -> None:
