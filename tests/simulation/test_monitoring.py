@@ -236,6 +236,33 @@ def test_a_query_that_commits_nothing_is_told(
     alerts(tmp_path, "ContinuousQueryCommitsNothing", series, "11m", fires)
 
 
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("ContinuousQueryBadRecords", "bad_records_total"),
+        ("ContinuousQueryLateRows", "late_rows_total"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("values", "at", "fires"),
+    [
+        ("0x47", "11m", False),
+        ("0x20 5x26", "11m", True),
+        ("5x47", "11m", True),  # in its first seconds: no scrape has seen it without them
+        ("_x10 5x37", "11m", True),
+        ("5x10 0x37", "11m", False),  # begun again at the same port; the five were told before
+        ("5x100", "24m", False),  # long ago
+        ("_x90 5x10", "24m", False),  # as long, and this Prometheus was away
+    ],
+)
+def test_rows_that_are_left_out_are_told(
+    name: str, metric: str, values: str, at: str, fires: bool, tmp_path: Path
+) -> None:
+    series = {metric: values, "started_timestamp_seconds": "0x100"}
+    alerts(tmp_path, name, series, at, fires)
+
+
 def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool) -> None:
     """Ask promtool whether a rule fires.
 
