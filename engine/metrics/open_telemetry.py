@@ -41,7 +41,7 @@ _sender: _Sender | None = None
 def send(meter: QueryMeter) -> None:
     """Let the metrics of a query be sent until it closes its meter.
 
-    :raises ConfigError: the SDK is not installed, or is told another protocol.
+    :raises ConfigError: the SDK is not installed, refuses its settings, or is told another protocol.
     """
     global _sender
     with _lock:
@@ -185,9 +185,15 @@ def _provider(histograms: Callable[[], list[Any]]) -> Any:
 
     # At the end of the process nobody is left to tell of, and a collector that is away would delay
     # it.
-    return metrics.MeterProvider(
-        [export.PeriodicExportingMetricReader(Exporter())], shutdown_on_exit=False
-    )
+    try:
+        return metrics.MeterProvider(
+            [export.PeriodicExportingMetricReader(Exporter())], shutdown_on_exit=False
+        )
+    except ValueError as exc:  # of OTEL_METRIC_EXPORT_INTERVAL=0 for example
+        raise ConfigError(
+            f"Option openTelemetry: OpenTelemetry's SDK refuses: {' '.join(str(exc).split())}",
+            hint="Its settings are environment variables of the driver that begin with OTEL_.",
+        ) from exc
 
 
 def _with(data: MetricsData, more: list[Any]) -> MetricsData:

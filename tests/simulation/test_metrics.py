@@ -372,3 +372,12 @@ def test_another_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'"):
         metered(EngineOptions(open_telemetry=True), "model", stands_by=False)
+
+
+def test_what_the_sdk_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
+    with pytest.raises(
+        ConfigError, match=r"OpenTelemetry's SDK refuses: interval value 0"
+    ) as error:
+        metered(EngineOptions(open_telemetry=True), "model", stands_by=False)
+    assert "OTEL_" in str(error.value.hint)
