@@ -34,22 +34,15 @@ LAST_S: Final = 2.0
 SCOPE: Final = "continuous"
 _PROTOCOL: Final = "http/protobuf"
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
-_lock = threading.Lock()
-_sender: _Sender | None = None
 
 
 def send(meter: QueryMeter) -> None:
     """Let the metrics of a query be sent until it closes its meter.
 
-    :raises ConfigError: the SDK is not installed, refuses its settings, or is told another protocol.
+    :raises ConfigError: the SDK is not installed, refuses its settings, or is told another
+        protocol.
     """
-    global _sender
-    with _lock:
-        if _sender is None:
-            _sender = _Sender()
-        sender = _sender
-        sender.meters.append(meter)
-    meter.on_close(lambda: sender.leave(meter))
+    meter.on_close(_Sender(meter).close)
 
 
 def instrument_name(metric: Metric) -> str:
@@ -67,19 +60,20 @@ def _unit(metric: Metric) -> str:
 
 
 class _Sender:
-    """One for all queries of a process; it ends with the last of them."""
+    """One for each query: of a counter that begins anew, while others of the process go on, the SDK
+    would tell a decrease."""
 
-    def __init__(self) -> None:
-        self.meters: list[QueryMeter] = []
+    def __init__(self, meter: QueryMeter) -> None:
+        self._meter = meter
         self._since_ns = time.time_ns()
         self._provider = _provider(self._histograms)
-        meter = self._provider.get_meter(SCOPE)
+        instruments = self._provider.get_meter(SCOPE)
         for metric in METRICS:
             if metric.kind is not Kind.HISTOGRAM:
                 make = (
-                    meter.create_observable_counter
+                    instruments.create_observable_counter
                     if metric.kind is Kind.COUNTER
-                    else meter.create_observable_gauge
+                    else instruments.create_observable_gauge
                 )
                 make(
                     instrument_name(metric),
@@ -88,27 +82,18 @@ class _Sender:
                     metric.text,
                 )
 
-    def leave(self, meter: QueryMeter) -> None:
+    def close(self) -> None:
         """Send the last values; a collector that is away is not waited for."""
-        global _sender
-        with _lock:
-            is_last = self.meters == [meter]
-            if is_last:
-                _sender = None
-        send_last = self._provider.shutdown if is_last else self._provider.force_flush
-        last = threading.Thread(target=send_last, name="last-metrics", daemon=True)
+        last = threading.Thread(target=self._provider.shutdown, name="last-metrics", daemon=True)
         last.start()
         last.join(LAST_S)
         if last.is_alive():
-            logger.warning("the last metrics of %s are not sent yet", meter.name)
-        with _lock:
-            self.meters.remove(meter)
+            logger.warning("the last metrics of %s are not sent yet", self._meter.name)
 
     def _read(self, metric: Metric) -> Iterator[tuple[dict[str, str], float | LatencyHistogram]]:
-        for meter in list(self.meters):
-            for values, value in metric.read(meter, meter.look()):
-                labels = zip(("query", *metric.labels), (meter.name, *values), strict=True)
-                yield dict(labels), value
+        for values, value in metric.read(self._meter, self._meter.look()):
+            labels = zip(("query", *metric.labels), (self._meter.name, *values), strict=True)
+            yield dict(labels), value
 
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], list[Observation]]:
         from opentelemetry.metrics import Observation

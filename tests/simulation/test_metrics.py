@@ -257,10 +257,14 @@ def test_a_report_that_cannot_be_added_fails_no_commit(
 
 
 class Collector:
-    """Takes OTLP over HTTP, on loopback."""
+    """Takes OTLP over HTTP, on loopback.
+
+    :ivar metrics: the last ones by their names; ``told`` has those of each time.
+    """
 
     def __init__(self) -> None:
         self.metrics: dict[str, Any] = {}
+        self.told: list[dict[str, Any]] = []
         self.services: set[str] = set()
         outer = self
 
@@ -286,7 +290,10 @@ class Collector:
                 if each.key == "service.name"
             }
             for scope in resource.scope_metrics:
-                self.metrics |= {metric.name: metric for metric in scope.metrics}
+                told = {metric.name: metric for metric in scope.metrics}
+                self.metrics |= told
+                if scope.scope.name == open_telemetry.SCOPE:
+                    self.told.append(told)
 
     def close(self) -> None:
         self.server.shutdown()
@@ -347,6 +354,32 @@ def test_open_telemetry_gets_the_same(
     assert told <= known
     families = {metric.name for metric in METRICS if seen.names & _series(metric.name)}
     assert {open_telemetry.instrument_name(m) for m in METRICS if m.name in families} <= told
+
+
+def test_what_is_sent_of_a_query_that_begins_anew_never_falls(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another one of its process goes on."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    monkeypatch.setattr(open_telemetry, "LAST_S", WAIT_S)
+    other, told = QueryMeter("other", "RUNNING"), collector.told
+    open_telemetry.send(other)
+    for run in range(2):
+        meter = QueryMeter("model", "RUNNING")
+        meter.look = lambda run=run: Look("RUNNING", restarts=5 - run)
+        open_telemetry.send(meter)
+        want = len(told) + 3
+        wait_until(lambda want=want: len(told) >= want, "some exports")
+        meter.close()
+    other.close()
+    sent = [
+        point.as_int
+        for metrics in told
+        for point in metrics["continuous.restarts"].sum.data_points
+        if point.attributes[0].value.string_value == "model"
+    ]
+    assert sum(sent) == 9
+    assert min(sent) == 0
 
 
 def _series(name: str) -> set[str]:
