@@ -12,6 +12,7 @@ sends: always cumulative.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -102,7 +103,7 @@ class _Sender:
             return [
                 Observation(value, labels)
                 for labels, value in self._read(metric)
-                if not isinstance(value, LatencyHistogram)
+                if not isinstance(value, LatencyHistogram) and math.isfinite(value)
             ]
 
         return observe
@@ -121,7 +122,7 @@ class _Sender:
                     sum=value.sum_us / 1_000_000,
                     bucket_counts=_apart([*value.at_most(BOUNDS_US), value.total]),
                     explicit_bounds=BOUNDS_S,
-                    min=0,
+                    min=(value.percentile_ms(0) or 0) / 1000,
                     max=value.max_us / 1_000_000,
                 )
                 for labels, value in (self._read(metric) if metric.kind is Kind.HISTOGRAM else ())

@@ -23,6 +23,7 @@ from engine.metrics.publishing import LOOPBACK, metered
 from engine.metrics.table import METRICS, Kind, Metric
 from engine.metrics.values import PARTITIONS_MAX, STATES
 from engine.progress.counters import EpochCounters
+from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts, epoch_progress
 from tests.scraping import Scrape
 from tests.simulation.story import WAIT_S, Story
@@ -380,6 +381,27 @@ def test_what_is_sent_of_a_query_that_begins_anew_never_falls(
     ]
     assert sum(sent) == 9
     assert min(sent) == 0
+
+
+def test_what_is_no_number_is_not_sent_and_the_least_latency_is_told(
+    meter: QueryMeter, collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    latency = LatencyHistogram()
+    latency.record(1_000_000)
+    latency.record(3_000_000)
+    report = epoch_progress(
+        QueryIdentity("q", "r", None, "sink"), 3, [], EpochTimes(0, 1, 2), {}, Restarts()
+    )
+    report = {**report, "observedMetrics": {"checks": {"mean": "NaN", "rows": 2}}}
+    meter.committed(report, EpochTimes(0, 1, 2), [], [EpochCounters(read_to_written=latency)])
+    open_telemetry.send(meter)
+    wait_until(lambda: collector.metrics.get("continuous.record_latency"), "an export", WAIT_S)
+    (point,) = collector.metrics["continuous.record_latency"].histogram.data_points
+    assert 1 <= point.min < 1.07
+    assert point.max == 3
+    (observed,) = collector.metrics["continuous.observed"].gauge.data_points
+    assert observed.as_int == 2
+    assert caplog.messages == []
 
 
 def _series(name: str) -> set[str]:
