@@ -25,6 +25,7 @@ from engine.metrics.values import PARTITIONS_MAX, STATES
 from engine.progress.counters import EpochCounters
 from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts, epoch_progress
+from tests.model import ModelReader
 from tests.scraping import Scrape
 from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
@@ -138,6 +139,23 @@ def test_a_failure_is_told_until_a_commit(story: Story, meter: QueryMeter) -> No
     assert restarts is not None
     assert restarts >= 1
     query.drain(WAIT_S)
+
+
+def test_a_source_that_cannot_tell_its_end_takes_no_other_metric_away(
+    story: Story, meter: QueryMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(reader: ModelReader) -> Any:
+        if "request" in threading.current_thread().name:  # of the endpoint
+            raise ValueError("the connection is closed")
+        return reader.latestOffset({})
+
+    monkeypatch.setattr(ModelReader, "knownEnd", end)
+    query = story.start(meter=meter)
+    query.awaitEpoch(0, WAIT_S)
+    seen = Scrape(port_of(meter))
+    assert seen.value("continuous_query_state", "model", state="RUNNING") == 1
+    assert "continuous_source_lag_offsets" not in seen.names
+    assert query.drain(WAIT_S)
 
 
 def test_the_endpoint_goes_with_its_last_query(story: Story, meter: QueryMeter) -> None:
