@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import signal
@@ -263,10 +264,36 @@ def test_rows_that_are_left_out_are_told(
     alerts(tmp_path, name, series, at, fires)
 
 
-def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool) -> None:
+def lags(level: int, growth: int, noise: int) -> str:
+    """Of an hour, the growth being that of each 15 seconds; with the seed's noise."""
+    drawn = random.Random(7)
+    values = [max(0, level + growth * n + drawn.randint(-noise, noise)) for n in range(240)]
+    return " ".join(map(str, values))
+
+
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("lag", "fires"),
+    [
+        (lags(0, 500, 2_000), True),
+        (lags(50_000, 0, 20_000), False),  # as much as an epoch brings: it is never less
+        ("20000x100 40000x140", False),  # more comes from now on, and it keeps up
+        (lags(200_000, -500, 2_000), False),
+        (lags(0, 20, 0), False),  # too little to tell of
+    ],
+)
+def test_a_query_that_falls_behind_is_told(lag: str, fires: bool, tmp_path: Path) -> None:
+    series = {"source_lag_offsets": lag}
+    alerts(tmp_path, "ContinuousQueryFallsBehind", series, "1h", fires, within="1h")
+
+
+def alerts(
+    folder: Path, name: str, series: dict[str, str], at: str, fires: bool, *, within: str = "1s"
+) -> None:
     """Ask promtool whether a rule fires.
 
     :param series: metric without ``continuous_``, and its values each 15 seconds.
+    :param within: so long before it may have fired.
     """
     assert TOOL is not None
     given = [
@@ -284,7 +311,8 @@ def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool
                 "input_series": given,
                 "promql_expr_test": [
                     {
-                        "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) '
+                        "expr": "count(last_over_time("
+                        f'ALERTS{{alertname="{name}",alertstate="firing"}}[{within}])) '
                         "or vector(0)",
                         "eval_time": at,
                         "exp_samples": [{"labels": "{}", "value": int(fires)}],
