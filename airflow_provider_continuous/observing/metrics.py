@@ -14,13 +14,14 @@
 ``continuous.looks_hanging`` is how many looks at checkpoints, of the process that tells, have been
 under way for longer than ten seconds: storage that hangs.
 
-``<query>`` is the query's name, with an underscore for what metrics cannot have in their names. It
-is a tag as well.
+``<query>`` is the query's name, with an underscore for what metrics cannot have in their names, see
+:func:`name_of`. It is a tag as well.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from airflow_provider_continuous.compat import RELEASE
@@ -34,6 +35,20 @@ else:
     from airflow.stats import Stats as stats
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
+_NAME_MAX = 100
+"""Airflow sends nothing whose name has more than 250 characters. For InfluxDB the tags are among
+them, so that the query is in it twice."""
+
+
+def name_of(query: str) -> str:
+    """What a query is called in the names of its gauges: its own name as far as metrics can have
+    it. One that is longer, or has letters that they cannot have, ends with a digest: else others
+    might have the same."""
+    name = _NOT_IN_NAMES.sub("_", query)
+    if query.isascii() and len(name) <= _NAME_MAX:
+        return name
+    digest = sha256(query.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{name[: _NAME_MAX - len(digest) - 1]}_{digest}"
 
 
 def emit_hanging(looks: int) -> None:
@@ -54,7 +69,7 @@ def emit(overview: QueryOverview) -> None:
         "restarts": status.restarts,
         "active": int(status.state.is_active),
     }
-    query = _NOT_IN_NAMES.sub("_", overview.name)
+    query = name_of(overview.name)
     for name, value in values.items():
         if value is not None:
             stats.gauge(f"continuous.{query}.{name}", value, tags={"query": query})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from engine.execution.execution import ContinuousExecution
 from engine.metrics.meter import Look
 
@@ -21,7 +24,7 @@ def look_at(execution: ContinuousExecution) -> Look:
         next_attempt_at_ms=execution.next_attempt_at_ms,
         partitions=execution.spread.partitions,
         tasks=execution.spread.tasks,
-        lags=execution.lag,
+        lags=_lags(execution),
         sources=[stream.description for stream in definition.streams],
         sink=definition.sink.description,
         started_ms=execution.started_ms,
@@ -29,3 +32,11 @@ def look_at(execution: ContinuousExecution) -> Look:
             definition.epoch_interval_ms, definition.options.empty_epoch_interval_ms
         ),
     )
+
+
+def _lags(execution: ContinuousExecution) -> Sequence[Any]:
+    """None of sources that fail to tell: all other metrics are there."""
+    try:
+        return execution.lag
+    except Exception:
+        return ()

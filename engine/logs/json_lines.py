@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from engine.base.moments import iso_timestamp
-from engine.redaction.logs import describe_trace, redact
+from engine.redaction.logs import describe_trace, redact, tellable, text_of
 from engine.sinks.epoch_context import EpochContext
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class JsonFormatter(logging.Formatter):
             "time": iso_timestamp(round(record.created * 1000)),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": tellable(record).getMessage(),
             **self.fields(),
         }
         context = EpochContext.get()
@@ -117,16 +117,9 @@ class _Uncaught:
 
     def _tell(self, level: int, text: str, error: BaseException) -> None:
         about = (type(error), error, error.__traceback__)
-        told = f"{text} {type(error).__name__}: {_text(error)}"
+        told = f"{text} {type(error).__name__}: {text_of(error)}"
         record = logging.LogRecord(__name__, level, __file__, 0, told, (), about)
         self._handler.handle(record)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as exc:
-        return f"its text cannot be had: {type(exc).__name__}"
 
 
 def logs_json() -> bool:

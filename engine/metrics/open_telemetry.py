@@ -12,6 +12,7 @@ sends: always cumulative.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -34,22 +35,15 @@ LAST_S: Final = 2.0
 SCOPE: Final = "continuous"
 _PROTOCOL: Final = "http/protobuf"
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
-_lock = threading.Lock()
-_sender: _Sender | None = None
 
 
 def send(meter: QueryMeter) -> None:
     """Let the metrics of a query be sent until it closes its meter.
 
-    :raises ConfigError: the SDK is not installed, or is told another protocol.
+    :raises ConfigError: the SDK is not installed, refuses its settings, or is told another
+        protocol.
     """
-    global _sender
-    with _lock:
-        if _sender is None:
-            _sender = _Sender()
-        sender = _sender
-        sender.meters.append(meter)
-    meter.on_close(lambda: sender.leave(meter))
+    meter.on_close(_Sender(meter).close)
 
 
 def instrument_name(metric: Metric) -> str:
@@ -67,19 +61,20 @@ def _unit(metric: Metric) -> str:
 
 
 class _Sender:
-    """One for all queries of a process; it ends with the last of them."""
+    """One for each query: of a counter that begins anew, while others of the process go on, the SDK
+    would tell a decrease."""
 
-    def __init__(self) -> None:
-        self.meters: list[QueryMeter] = []
+    def __init__(self, meter: QueryMeter) -> None:
+        self._meter = meter
         self._since_ns = time.time_ns()
         self._provider = _provider(self._histograms)
-        meter = self._provider.get_meter(SCOPE)
+        instruments = self._provider.get_meter(SCOPE)
         for metric in METRICS:
             if metric.kind is not Kind.HISTOGRAM:
                 make = (
-                    meter.create_observable_counter
+                    instruments.create_observable_counter
                     if metric.kind is Kind.COUNTER
-                    else meter.create_observable_gauge
+                    else instruments.create_observable_gauge
                 )
                 make(
                     instrument_name(metric),
@@ -88,27 +83,18 @@ class _Sender:
                     metric.text,
                 )
 
-    def leave(self, meter: QueryMeter) -> None:
+    def close(self) -> None:
         """Send the last values; a collector that is away is not waited for."""
-        global _sender
-        with _lock:
-            is_last = self.meters == [meter]
-            if is_last:
-                _sender = None
-        send_last = self._provider.shutdown if is_last else self._provider.force_flush
-        last = threading.Thread(target=send_last, name="last-metrics", daemon=True)
+        last = threading.Thread(target=self._provider.shutdown, name="last-metrics", daemon=True)
         last.start()
         last.join(LAST_S)
         if last.is_alive():
-            logger.warning("the last metrics of %s are not sent yet", meter.name)
-        with _lock:
-            self.meters.remove(meter)
+            logger.warning("the last metrics of %s are not sent yet", self._meter.name)
 
     def _read(self, metric: Metric) -> Iterator[tuple[dict[str, str], float | LatencyHistogram]]:
-        for meter in list(self.meters):
-            for values, value in metric.read(meter, meter.look()):
-                labels = zip(("query", *metric.labels), (meter.name, *values), strict=True)
-                yield dict(labels), value
+        for values, value in metric.read(self._meter, self._meter.look()):
+            labels = zip(("query", *metric.labels), (self._meter.name, *values), strict=True)
+            yield dict(labels), value
 
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], list[Observation]]:
         from opentelemetry.metrics import Observation
@@ -117,7 +103,7 @@ class _Sender:
             return [
                 Observation(value, labels)
                 for labels, value in self._read(metric)
-                if not isinstance(value, LatencyHistogram)
+                if not isinstance(value, LatencyHistogram) and math.isfinite(value)
             ]
 
         return observe
@@ -136,7 +122,7 @@ class _Sender:
                     sum=value.sum_us / 1_000_000,
                     bucket_counts=_apart([*value.at_most(BOUNDS_US), value.total]),
                     explicit_bounds=BOUNDS_S,
-                    min=0,
+                    min=(value.percentile_ms(0) or 0) / 1000,
                     max=value.max_us / 1_000_000,
                 )
                 for labels, value in (self._read(metric) if metric.kind is Kind.HISTOGRAM else ())
@@ -185,9 +171,15 @@ def _provider(histograms: Callable[[], list[Any]]) -> Any:
 
     # At the end of the process nobody is left to tell of, and a collector that is away would delay
     # it.
-    return metrics.MeterProvider(
-        [export.PeriodicExportingMetricReader(Exporter())], shutdown_on_exit=False
-    )
+    try:
+        return metrics.MeterProvider(
+            [export.PeriodicExportingMetricReader(Exporter())], shutdown_on_exit=False
+        )
+    except ValueError as exc:  # of OTEL_METRIC_EXPORT_INTERVAL=0 for example
+        raise ConfigError(
+            f"Option openTelemetry: OpenTelemetry's SDK refuses: {' '.join(str(exc).split())}",
+            hint="Its settings are environment variables of the driver that begin with OTEL_.",
+        ) from exc
 
 
 def _with(data: MetricsData, more: list[Any]) -> MetricsData:

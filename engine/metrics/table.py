@@ -197,7 +197,8 @@ METRICS: Final = (
     ),
     Metric(
         *("continuous_record_latency_seconds", _H, "seconds"),
-        "From a batch's return by the source until the sink has taken it, each row counted.",
+        "From a batch's return by the source until the sink has taken it, each row counted; "
+        "without those that a watermark has closed in an epoch in which nothing was read.",
         values.one(lambda _, totals: totals.latency.copy()),
     ),
     Metric(

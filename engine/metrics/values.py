@@ -40,18 +40,23 @@ def one(value: Callable[[Look, QueryTotals], Value | None]) -> Reader:
     return read
 
 
+def shown(label: str) -> str:
+    """A label's value as it may be told."""
+    return encodable(redact(label))
+
+
 def seconds(value_ms: float | None) -> float | None:
     return None if value_ms is None else value_ms / 1000
 
 
 def info(look: Look, _: QueryTotals) -> Iterator[Labeled]:
     if look.run_id:
-        yield (look.query_id, look.run_id, encodable(redact(look.sink))), 1
+        yield (look.query_id, look.run_id, shown(look.sink)), 1
 
 
 def streams(look: Look, _: QueryTotals) -> Iterator[Labeled]:
     for number, source in enumerate(look.sources):
-        yield (str(number), encodable(redact(source))), 1
+        yield (str(number), shown(source)), 1
 
 
 def states(look: Look, _: QueryTotals) -> Iterator[Labeled]:
@@ -85,8 +90,11 @@ def lags(fold: Callable[[list[int]], int]) -> Reader:
 
 def partition_lags(look: Look, _: QueryTotals) -> Iterator[Labeled]:
     for stream, lag in enumerate(look.lags):
+        sums: Counter[str] = Counter()  # names may differ by a secret
         for name, number in islice(_by_partition(lag), PARTITIONS_MAX):
-            yield (str(stream), encodable(name)), number
+            sums[shown(name)] += number
+        for name, number in sums.items():
+            yield (str(stream), name), number
 
 
 def _by_partition(lag: Any, name: str = "") -> Iterator[tuple[str, int]]:
@@ -139,8 +147,11 @@ _NO_JSON: Final = ("NaN", "Infinity", "-Infinity")
 
 
 def observed(_: Look, totals: QueryTotals) -> Iterator[Labeled]:
+    found: dict[tuple[str, ...], Value] = {}
     for observation, row in totals.last.get("observedMetrics", {}).items():
         for name, value in row.items():
             if isinstance(value, int | float) or value in _NO_JSON:
-                value = float(value) if isinstance(value, str) else value
-                yield (encodable(observation), encodable(name)), value
+                found[shown(observation), shown(name)] = (
+                    float(value) if isinstance(value, str) else value
+                )
+    yield from found.items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from copy import copy
 
 from engine.redaction.texts import HIDDEN, SECRET_NAME, redact
 
@@ -21,6 +22,8 @@ __all__ = [
     "log_failure",
     "redact",
     "shown",
+    "tellable",
+    "text_of",
 ]
 _SHOWN_CHARACTERS = 200
 
@@ -44,8 +47,33 @@ def log_failure(logger: logging.Logger, text: str, *values: object) -> None:
     logger.error(f"{text}\n%s", *values, describe_trace(error), extra={"failure": error})
 
 
+def tellable(record: logging.LogRecord) -> logging.LogRecord:
+    """The record; of one whose message cannot be made, another that says so. Else logging itself
+    would write several lines of plain text, with all that the message was to be made of."""
+    try:
+        record.getMessage()
+    except Exception as exc:
+        message = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        told = copy(record)
+        told.msg = (
+            f"a message of {record.pathname}:{record.lineno}, {message!r}, cannot be told: "
+            f"{type(exc).__name__}: {text_of(exc)}"
+        )
+        told.args = None
+        return told
+    return record
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says of itself, whatever it is."""
+    try:
+        return str(error)
+    except Exception as exc:
+        return f"its text cannot be had: {type(exc).__name__}"
+
+
 class RedactingFormatter(logging.Formatter):
     """Redacts whole lines, whoever has logged them, with their tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return redact(super().format(tellable(record)))

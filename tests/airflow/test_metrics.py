@@ -79,6 +79,26 @@ def test_who_waits_for_a_query_sets_its_gauges(live: LiveCheckpoint, gauges: Gau
     }
 
 
+def test_names_that_metrics_cannot_have_stay_apart_and_short(
+    tmp_path: Path, gauges: Gauges
+) -> None:
+    """Airflow sends no gauge whose name, with the tags of InfluxDB, is longer than 250."""
+    names = ("заказы", "товары", "orders" * 50 + "1", "orders" * 50 + "2", "orders.to-lake")
+    for number, name in enumerate(names):
+        query = LiveCheckpoint(tmp_path / str(number))
+        query.hold()
+        query.commit(0)
+        query.checkpoint.progress.write([{"batchId": 0, "name": name, "numInputRows": 1}])
+        publishing.publish(query.checkpoint, query.location)
+    told = {
+        name.split(".", 1)[1].removesuffix(".rows") for name in gauges if name.endswith(".rows")
+    }
+    assert len(told) == len(names)
+    assert "orders.to-lake" in told
+    assert all(each.isascii() for each in told)
+    assert max(len(f"continuous.{each}.watermark_lag,query={each}") for each in told) <= 250
+
+
 def test_the_watermark_has_a_gauge(live: LiveCheckpoint, gauges: Gauges) -> None:
     live.hold()
     assert live.checkpoint.offsets.add(0, OffsetEntry((1,)))

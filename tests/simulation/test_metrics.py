@@ -23,7 +23,9 @@ from engine.metrics.publishing import LOOPBACK, metered
 from engine.metrics.table import METRICS, Kind, Metric
 from engine.metrics.values import PARTITIONS_MAX, STATES
 from engine.progress.counters import EpochCounters
+from engine.progress.histogram import LatencyHistogram
 from engine.progress.report import EpochTimes, QueryIdentity, Restarts, epoch_progress
+from tests.model import ModelReader
 from tests.scraping import Scrape
 from tests.simulation.story import WAIT_S, Story
 from tests.waiting import wait_until
@@ -139,6 +141,23 @@ def test_a_failure_is_told_until_a_commit(story: Story, meter: QueryMeter) -> No
     query.drain(WAIT_S)
 
 
+def test_a_source_that_cannot_tell_its_end_takes_no_other_metric_away(
+    story: Story, meter: QueryMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(reader: ModelReader) -> Any:
+        if "request" in threading.current_thread().name:  # of the endpoint
+            raise ValueError("the connection is closed")
+        return reader.latestOffset({})
+
+    monkeypatch.setattr(ModelReader, "knownEnd", end)
+    query = story.start(meter=meter)
+    query.awaitEpoch(0, WAIT_S)
+    seen = Scrape(port_of(meter))
+    assert seen.value("continuous_query_state", "model", state="RUNNING") == 1
+    assert "continuous_source_lag_offsets" not in seen.names
+    assert query.drain(WAIT_S)
+
+
 def test_the_endpoint_goes_with_its_last_query(story: Story, meter: QueryMeter) -> None:
     address = port_of(meter)
     other = QueryMeter("other", "STARTING")
@@ -232,6 +251,23 @@ def test_series_are_bounded_and_names_have_no_secrets() -> None:
     assert seen.value("continuous_rows_read_total", name, stream=0) == 10_000
 
 
+def test_no_label_has_a_secret_and_no_series_is_there_twice(meter: QueryMeter) -> None:
+    feeds = {"https://me:secret1@host/a": 1, "token=secret2": 2, "token=secret3": 4}
+    meter.look = lambda: Look("RUNNING", lags=[feeds])
+    report = epoch_progress(
+        QueryIdentity("q", "r", None, "sink"), 3, [], EpochTimes(0, 1, 2), {}, Restarts()
+    )
+    rows = {"password=secret4": 1, "password=secret5": 2}
+    report = {**report, "observedMetrics": {"token=secret6": rows}}
+    meter.committed(report, EpochTimes(0, 1, 2), [], [])
+    seen = Scrape(port_of(meter))
+    assert "secret" not in seen.text
+    lag = {"stream": 0, "partition": "token=***"}
+    assert seen.value("continuous_partition_lag_offsets", "model", **lag) == 6
+    lag["partition"] = "https://me:***@host/a"
+    assert seen.value("continuous_partition_lag_offsets", "model", **lag) == 1
+
+
 def test_a_report_that_cannot_be_added_fails_no_commit(
     meter: QueryMeter, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -240,10 +276,14 @@ def test_a_report_that_cannot_be_added_fails_no_commit(
 
 
 class Collector:
-    """Takes OTLP over HTTP, on loopback."""
+    """Takes OTLP over HTTP, on loopback.
+
+    :ivar metrics: the last ones by their names; ``told`` has those of each time.
+    """
 
     def __init__(self) -> None:
         self.metrics: dict[str, Any] = {}
+        self.told: list[dict[str, Any]] = []
         self.services: set[str] = set()
         outer = self
 
@@ -269,7 +309,10 @@ class Collector:
                 if each.key == "service.name"
             }
             for scope in resource.scope_metrics:
-                self.metrics |= {metric.name: metric for metric in scope.metrics}
+                told = {metric.name: metric for metric in scope.metrics}
+                self.metrics |= told
+                if scope.scope.name == open_telemetry.SCOPE:
+                    self.told.append(told)
 
     def close(self) -> None:
         self.server.shutdown()
@@ -332,6 +375,53 @@ def test_open_telemetry_gets_the_same(
     assert {open_telemetry.instrument_name(m) for m in METRICS if m.name in families} <= told
 
 
+def test_what_is_sent_of_a_query_that_begins_anew_never_falls(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another one of its process goes on."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    monkeypatch.setattr(open_telemetry, "LAST_S", WAIT_S)
+    other, told = QueryMeter("other", "RUNNING"), collector.told
+    open_telemetry.send(other)
+    for run in range(2):
+        meter = QueryMeter("model", "RUNNING")
+        meter.look = lambda run=run: Look("RUNNING", restarts=5 - run)
+        open_telemetry.send(meter)
+        want = len(told) + 3
+        wait_until(lambda want=want: len(told) >= want, "some exports")
+        meter.close()
+    other.close()
+    sent = [
+        point.as_int
+        for metrics in told
+        for point in metrics["continuous.restarts"].sum.data_points
+        if point.attributes[0].value.string_value == "model"
+    ]
+    assert sum(sent) == 9
+    assert min(sent) == 0
+
+
+def test_what_is_no_number_is_not_sent_and_the_least_latency_is_told(
+    meter: QueryMeter, collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    latency = LatencyHistogram()
+    latency.record(1_000_000)
+    latency.record(3_000_000)
+    report = epoch_progress(
+        QueryIdentity("q", "r", None, "sink"), 3, [], EpochTimes(0, 1, 2), {}, Restarts()
+    )
+    report = {**report, "observedMetrics": {"checks": {"mean": "NaN", "rows": 2}}}
+    meter.committed(report, EpochTimes(0, 1, 2), [], [EpochCounters(read_to_written=latency)])
+    open_telemetry.send(meter)
+    wait_until(lambda: collector.metrics.get("continuous.record_latency"), "an export", WAIT_S)
+    (point,) = collector.metrics["continuous.record_latency"].histogram.data_points
+    assert 1 <= point.min < 1.07
+    assert point.max == 3
+    (observed,) = collector.metrics["continuous.observed"].gauge.data_points
+    assert observed.as_int == 2
+    assert caplog.messages == []
+
+
 def _series(name: str) -> set[str]:
     return {name, f"{name}_count"}
 
@@ -355,3 +445,12 @@ def test_another_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'"):
         metered(EngineOptions(open_telemetry=True), "model", stands_by=False)
+
+
+def test_what_the_sdk_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
+    with pytest.raises(
+        ConfigError, match=r"OpenTelemetry's SDK refuses: interval value 0"
+    ) as error:
+        metered(EngineOptions(open_telemetry=True), "model", stands_by=False)
+    assert "OTEL_" in str(error.value.hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import signal
@@ -236,10 +237,63 @@ def test_a_query_that_commits_nothing_is_told(
     alerts(tmp_path, "ContinuousQueryCommitsNothing", series, "11m", fires)
 
 
-def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool) -> None:
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("ContinuousQueryBadRecords", "bad_records_total"),
+        ("ContinuousQueryLateRows", "late_rows_total"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("values", "at", "fires"),
+    [
+        ("0x47", "11m", False),
+        ("0x20 5x26", "11m", True),
+        ("5x47", "11m", True),  # in its first seconds: no scrape has seen it without them
+        ("_x10 5x37", "11m", True),
+        ("5x10 0x37", "11m", False),  # begun again at the same port; the five were told before
+        ("5x100", "24m", False),  # long ago
+        ("_x90 5x10", "24m", False),  # as long, and this Prometheus was away
+    ],
+)
+def test_rows_that_are_left_out_are_told(
+    name: str, metric: str, values: str, at: str, fires: bool, tmp_path: Path
+) -> None:
+    series = {metric: values, "started_timestamp_seconds": "0x100"}
+    alerts(tmp_path, name, series, at, fires)
+
+
+def lags(level: int, growth: int, noise: int) -> str:
+    """Of an hour, the growth being that of each 15 seconds; with the seed's noise."""
+    drawn = random.Random(7)
+    values = [max(0, level + growth * n + drawn.randint(-noise, noise)) for n in range(240)]
+    return " ".join(map(str, values))
+
+
+@pytest.mark.skipif(TOOL is None, reason=NOT_THERE)
+@pytest.mark.parametrize(
+    ("lag", "fires"),
+    [
+        (lags(0, 500, 2_000), True),
+        (lags(50_000, 0, 20_000), False),  # as much as an epoch brings: it is never less
+        ("20000x100 40000x140", False),  # more comes from now on, and it keeps up
+        (lags(200_000, -500, 2_000), False),
+        (lags(0, 20, 0), False),  # too little to tell of
+    ],
+)
+def test_a_query_that_falls_behind_is_told(lag: str, fires: bool, tmp_path: Path) -> None:
+    series = {"source_lag_offsets": lag}
+    alerts(tmp_path, "ContinuousQueryFallsBehind", series, "1h", fires, within="1h")
+
+
+def alerts(
+    folder: Path, name: str, series: dict[str, str], at: str, fires: bool, *, within: str = "1s"
+) -> None:
     """Ask promtool whether a rule fires.
 
     :param series: metric without ``continuous_``, and its values each 15 seconds.
+    :param within: so long before it may have fired.
     """
     assert TOOL is not None
     given = [
@@ -257,7 +311,8 @@ def alerts(folder: Path, name: str, series: dict[str, str], at: str, fires: bool
                 "input_series": given,
                 "promql_expr_test": [
                     {
-                        "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) '
+                        "expr": "count(last_over_time("
+                        f'ALERTS{{alertname="{name}",alertstate="firing"}}[{within}])) '
                         "or vector(0)",
                         "eval_time": at,
                         "exp_samples": [{"labels": "{}", "value": int(fires)}],

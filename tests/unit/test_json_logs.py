@@ -17,7 +17,7 @@ import pytest
 
 from engine.errors import TransformError
 from engine.logs.json_lines import JsonFormatter, log_as_json, logs_json
-from engine.redaction.logs import log_failure
+from engine.redaction.logs import RedactingFormatter, log_failure
 from engine.sinks.epoch_context import EpochContext
 
 logger = logging.getLogger("tests.json")
@@ -81,6 +81,29 @@ def test_what_is_neither_text_nor_number_is_told_as_text(lines: Any) -> None:
     text = json.dumps(lines())
     assert "hunter2" not in text
     assert [each["partition"] for each in lines()[1::2]] == ["nan", 0.5]
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise ValueError("token=abc123")
+
+
+@pytest.mark.parametrize(
+    ("message", "values", "told"),
+    [
+        ("%d rows", ("password=hunter2",), "'%d rows', cannot be told: TypeError: %d format"),
+        (Mute(), (), "'Mute', cannot be told: ValueError: token=***"),
+    ],
+)
+@pytest.mark.parametrize("formatter", [JsonFormatter(), RedactingFormatter("%(message)s")])
+def test_a_message_that_cannot_be_made_is_a_line_that_says_so(
+    formatter: logging.Formatter, message: Any, values: Any, told: str
+) -> None:
+    record = logging.LogRecord("x", logging.INFO, "/a/b.py", 7, message, values, None)
+    line = formatter.format(record)
+    assert f"a message of /a/b.py:7, {told}" in line
+    assert "hunter2" not in line
+    assert "\n" not in line
 
 
 def test_what_is_not_known_is_absent() -> None:
