@@ -1,0 +1,65 @@
+"""What the pages say, as a person reads it."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from airflow_provider_continuous.plugins import access, pages
+from airflow_provider_continuous.plugins.queries import named_query
+from airflow_provider_continuous.view.known import Owner
+from airflow_provider_continuous.view.overview import look_at
+from airflow_provider_continuous.view.roots import NotBelowRootsError
+from engine.checkpoint.query_state import QueryState
+from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.own_pages import pages_of
+
+ERROR = "Cannot write to /out: File exists."
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveCheckpoint:
+    return LiveCheckpoint(tmp_path / "checkpoint")
+
+
+def text_of(page: str, part: str = "") -> str:
+    """Its text, or that of the element with this id and what follows it."""
+    found = page.partition(f'id="{part}"')[2].partition(">")[2] if part else page
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", found)).split())
+
+
+def own_page(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> str:
+    return pages_of(live, monkeypatch).get("/query", params={"at": "/x"}).text
+
+
+def list_page(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch, owners: tuple[dict[str, Any], ...] = ()
+) -> str:
+    query = {**look_at(live.checkpoint, live.location).to_dict(), "owners": list(owners)}
+    found: dict[str, Any] = {"roots": [], "absent_roots": [], "queries": [query], "problems": []}
+    monkeypatch.setattr(pages, "look_at_all", lambda seen: found)
+    app = pages.create_app()
+    app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)
+    return TestClient(app).get("/").text
+
+
+def test_an_error_that_a_restart_follows_is_told_once(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    assert live.lease is not None
+    message = f"Restart 8 follows, after: {ERROR}"
+    live.lease.heartbeat(state=QueryState.RESTARTING, message=message, last_error=ERROR)
+
+    page = own_page(live, monkeypatch)
+    assert text_of(page, "trouble").startswith(f"Last error {ERROR}")
+    assert "follows, after" not in text_of(page)
+    listed = list_page(live, monkeypatch)
+    assert listed.count(f">{ERROR}<") == 1
+    assert "follows, after" not in text_of(listed)
