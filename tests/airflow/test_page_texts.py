@@ -63,3 +63,24 @@ def test_an_error_that_a_restart_follows_is_told_once(
     listed = list_page(live, monkeypatch)
     assert listed.count(f">{ERROR}<") == 1
     assert "follows, after" not in text_of(listed)
+
+
+def owner(task: str, location: str, at_ms: int = 0) -> Owner:
+    return Owner("orders", task, "a run", -1, location, at_ms)
+
+
+def test_all_tasks_that_have_told_of_a_query_are_found_on_its_page(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.commit(0)
+    known = [owner(task, live.location, number) for number, task in enumerate(("first", "second"))]
+    app = pages_of(live, monkeypatch)
+    monkeypatch.setattr(
+        pages, "find_query", lambda location, seen: named_query([], known, live.location)
+    )
+
+    page = app.get("/query", params={"at": "/x"}).text
+
+    for each in known:
+        assert f'href="/dags/orders/runs/a%20run/tasks/{each.task_id}"' in page
+    assert " more" not in text_of(page, "about").partition("Checkpoint")[0]
