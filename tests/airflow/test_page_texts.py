@@ -84,3 +84,19 @@ def test_all_tasks_that_have_told_of_a_query_are_found_on_its_page(
     for each in known:
         assert f'href="/dags/orders/runs/a%20run/tasks/{each.task_id}"' in page
     assert " more" not in text_of(page, "about").partition("Checkpoint")[0]
+
+
+def test_a_query_that_a_task_has_told_of_and_that_is_not_there_is_told(tmp_path: Path) -> None:
+    nowhere = f"{tmp_path}/never-started"
+    told = [owner("start", nowhere)]
+
+    with pytest.raises(NotBelowRootsError) as caught:
+        named_query([], told, nowhere)
+
+    assert caught.value.message == (
+        f"Nothing is at {nowhere}, of which the task start of the DAG orders has told."
+    )
+    assert "the log of the task says why" in str(caught.value)
+    # Who may see none of its DAGs does not learn that there is one.
+    with pytest.raises(NotBelowRootsError, match="There is no such checkpoint"):
+        named_query([], told, nowhere, lambda queries: [])
