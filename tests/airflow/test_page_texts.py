@@ -55,7 +55,9 @@ def test_an_error_that_a_restart_follows_is_told_once(
     live.hold()
     assert live.lease is not None
     message = f"Restart 8 follows, after: {ERROR}"
-    live.lease.heartbeat(state=QueryState.RESTARTING, message=message, last_error=ERROR)
+    live.lease.heartbeat(
+        state=QueryState.RESTARTING, message=message, last_error=ERROR, failing_since_ms=1
+    )
 
     page = own_page(live, monkeypatch)
     assert text_of(page, "trouble").startswith(f"Last error {ERROR}")
@@ -100,3 +102,20 @@ def test_a_query_that_a_task_has_told_of_and_that_is_not_there_is_told(tmp_path:
     # Who may see none of its DAGs does not learn that there is one.
     with pytest.raises(NotBelowRootsError, match="There is no such checkpoint"):
         named_query([], told, nowhere, lambda queries: [])
+
+
+def test_a_lost_query_is_told_with_what_to_do_and_no_earlier_error_is_its_cause(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    live.commit(0, 1)
+    assert live.lease is not None
+    live.lease.heartbeat(last_error=ERROR, restarts=1)
+    live.lose()
+
+    told = text_of(own_page(live, monkeypatch), "trouble").partition("last committed")[0]
+
+    assert "Nobody runs it now" in told
+    assert "goes on behind epoch 1" in told
+    assert f"Why it was restarted the last time {ERROR}" in told
+    assert "Why it failed" not in told

@@ -231,5 +231,7 @@ def _info(name: str, found: os.stat_result) -> FileInfo:
 def _error(verb: str, path: Path, exc: OSError) -> CheckpointError:
     return CheckpointError(
         f"Cannot {verb} {path}: {exc.strerror or exc}.",
-        hint=_HINTS.get(exc.errno or 0, "See that it and the folders above it are as they should be."),
+        hint=_HINTS.get(
+            exc.errno or 0, "See that it and the folders above it are as they should be."
+        ),
     )
