@@ -61,7 +61,7 @@
     const { act: action, name, sure: text } = button.dataset;
     const run = document.getElementById("run");
     const body = name ? { name } : { run_id: run ? run.textContent : null };
-    act(action, body, text || `Remove the pin ${name}? Its epoch goes with the next pruning.`, false,
+    act(action, body, text || `Remove the pin ${name}? Its epoch is then pruned as any other.`, false,
       button.textContent.trim());
   });
   for (const form of where.querySelectorAll("form[data-act]"))

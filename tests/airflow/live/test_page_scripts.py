@@ -92,3 +92,17 @@ def test_a_checkpoint_that_is_removed_under_the_page_is_told(
     expect(shown.locator("#looked")).to_contain_text(
         f"Nothing is at {live.location}, of which the task start of the DAG orders has told."
     )
+
+
+def test_what_becomes_of_an_epoch_without_its_pin_is_told(
+    shown: Page, live: LiveCheckpoint
+) -> None:
+    live.checkpoint.pin("mine", 1)
+    shown.evaluate("lookAgain()")
+
+    shown.get_by_role("button", name="Unpin mine").click()
+
+    # It is the newest epoch: no pruning takes it now.
+    expect(shown.get_by_role("dialog")).to_contain_text(
+        "Remove the pin mine? Its epoch is then pruned as any other."
+    )
