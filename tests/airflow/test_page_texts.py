@@ -19,6 +19,7 @@ from airflow_provider_continuous.view.roots import NotBelowRootsError
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
+from tests.waiting import wait_until
 
 ERROR = "Cannot write to /out: File exists."
 
@@ -119,3 +120,16 @@ def test_a_lost_query_is_told_with_what_to_do_and_no_earlier_error_is_its_cause(
     assert "goes on behind epoch 1" in told
     assert f"Why it was restarted the last time {ERROR}" in told
     assert "Why it failed" not in told
+
+
+def test_one_file_is_no_files(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.commit(0)
+    own_page(live, monkeypatch)  # begins to measure
+
+    def told() -> str:
+        return text_of(own_page(live, monkeypatch), "about").partition("Query id")[0]
+
+    wait_until(lambda: "being measured" not in told(), "it is measured")
+
+    assert re.search(r"commits \d+ B in 1 file\b", told())
+    assert "in 1 files" not in told()
