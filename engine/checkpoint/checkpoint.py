@@ -219,7 +219,7 @@ class Checkpoint(CheckpointFolder):
             message=holder.silence if state is QueryState.LOST else message,
             restarts=holder.restarts,
             last_error=holder.last_error,
-            next_attempt_at_ms=holder.next_attempt_at_ms,
+            next_attempt_at_ms=holder.next_attempt_at_ms if state.is_active else None,
             failing_since_ms=holder.failing_since_ms,
         )
 

@@ -133,3 +133,19 @@ def test_one_file_is_no_files(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPa
 
     assert re.search(r"commits \d+ B in 1 file\b", told())
     assert "in 1 files" not in told()
+
+
+def test_a_query_that_has_failed_attempts_nothing_more(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    assert live.lease is not None
+    began_ms = 1767225600000
+    live.lease.heartbeat(failing_since_ms=began_ms, next_attempt_at_ms=began_ms + 60_000)
+    live.end(QueryState.FAILED, ERROR)
+
+    told = text_of(own_page(live, monkeypatch), "trouble").partition("last committed")[0]
+
+    assert "It was failing since 2026-01-01 00:00:00 UTC." in told
+    assert "next attempt" not in told
+    assert live.checkpoint.status().next_attempt_at_ms is None
