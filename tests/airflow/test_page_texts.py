@@ -15,7 +15,7 @@ from airflow_provider_continuous.plugins import access, pages
 from airflow_provider_continuous.plugins.queries import named_query
 from airflow_provider_continuous.view.known import Owner
 from airflow_provider_continuous.view.overview import look_at
-from airflow_provider_continuous.view.roots import NotBelowRootsError
+from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
@@ -149,3 +149,36 @@ def test_a_query_that_has_failed_attempts_nothing_more(
     assert "It was failing since 2026-01-01 00:00:00 UTC." in told
     assert "next attempt" not in told
     assert live.checkpoint.status().next_attempt_at_ms is None
+
+
+def sure(page: str, action: str) -> str:
+    """What is asked before something is done."""
+    (asked,) = re.findall(f'data-act="{action}" data-sure="([^"]*)"', page)
+    return asked
+
+
+def test_who_ends_a_query_is_told_that_its_dag_may_start_it_again(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    app = pages_of(live, monkeypatch)
+    known: list[Owner] = []
+    monkeypatch.setattr(
+        pages,
+        "find_query",
+        lambda location, seen: named_query(
+            [Root(str(Path(live.location).parent))], known, live.location
+        ),
+    )
+
+    def asked(action: str) -> str:
+        return sure(app.get("/query", params={"at": "/x"}).text, action)
+
+    assert asked("drain") == "Drain this query? It finishes its open epochs and ends."
+    known.append(owner("first", live.location))
+    again = "The DAG orders may start it again: if it is to stay down, pause that first."
+    for action in ("drain", "stop"):
+        assert asked(action).endswith(f" {again}")
+    known.append(Owner("lines", "start", "a run", -1, live.location, 1))
+    again = "The DAGs lines, orders may start it again: if it is to stay down, pause these first."
+    assert asked("drain").endswith(f" {again}")
