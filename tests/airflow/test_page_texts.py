@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,3 +183,21 @@ def test_who_ends_a_query_is_told_that_its_dag_may_start_it_again(
     known.append(Owner("lines", "start", "a run", -1, live.location, 1))
     again = "The DAGs lines, orders may start it again: if it is to stay down, pause these first."
     assert asked("drain").endswith(f" {again}")
+
+
+def test_a_rewind_is_told_as_one_and_not_as_a_run_whose_process_has_ended(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    live.commit(0, 1, 2)
+    live.end(QueryState.STOPPED)
+    live.checkpoint.rewind(1, accept_repeats=True)
+
+    told = text_of(own_page(live, monkeypatch), "about")
+    # It is the process of the server, which lives.
+    assert re.search(rf"Rewound 20\S+ \S+ UTC, by process {os.getpid()} on ", told)
+    assert "Ran " not in told
+    assert "Process" not in told
+
+    live.hold("run-2")
+    assert "Rewound" not in text_of(own_page(live, monkeypatch), "about")
