@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_continuous.plugins.driver_logs import log_tail
 from airflow_provider_continuous.plugins.letters import letters_of
-from airflow_provider_continuous.plugins.partitions import partitions_of
+from airflow_provider_continuous.plugins.partitions import offset_of, partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import (
     SHOWN_FIRST,
@@ -22,11 +22,12 @@ from airflow_provider_continuous.plugins.series import (
 from airflow_provider_continuous.plugins.sizes import SIZES
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.overview import look_at
-from engine.base.json_text import load
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import read_history, seen_since
+from engine.checkpoint.rewound import read_rewound
 from engine.checkpoint.standing_by import standing_by
+from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
 
 EPOCHS_SHOWN = 50
@@ -65,6 +66,7 @@ def query_details(
             )
         )
     overview = look_at(checkpoint, query.location)
+    rewound = read_rewound(checkpoint.storage)
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         log = log_tail(checkpoint, overview.status)
@@ -72,6 +74,7 @@ def query_details(
     return {
         **overview.to_dict(),
         **told,
+        "is_rewind": rewound is not None and rewound.generation == overview.status.generation,
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),
         "first_epoch": kept[0] if kept else None,
@@ -110,7 +113,7 @@ def _epoch(
         "epoch": epoch,
         "committed_at_ms": committed_at_ms,
         "rows": report.get("numInputRows"),
-        "rows_out": (report.get("sink") or {}).get("numOutputRows"),
+        "rows_out": rows_written(report),
         "rows_per_second": report.get("inputRowsPerSecond"),
         "latency_p50_ms": latency.get("p50"),
         "latency_p99_ms": latency.get("p99"),
@@ -124,6 +127,6 @@ def _epoch(
 def _offsets(report: Mapping[str, Any]) -> list[Any] | None:
     """Where an epoch ends, as its report tells it; None if that has none, or was cut."""
     try:
-        return [load(source["endOffset"]) for source in report.get("sources") or ()] or None
-    except (ValueError, TypeError, KeyError):
+        return [offset_of(source["endOffset"]) for source in report.get("sources") or ()] or None
+    except (ValueError, KeyError):
         return None

@@ -50,14 +50,22 @@ def partitions_of(
     return found[:PARTITIONS_SHOWN]
 
 
+def offset_of(told: Any) -> Any:
+    """Return an offset of a report, as JSON: the engine tells it as text, Spark as it is.
+
+    :raises ValueError: the text was cut, for it was long, or is none of JSON.
+    """
+    return load(told) if isinstance(told, str) else told
+
+
 def _numbers(
-    text: str | None,
+    told: Any,
     logged: Callable[[], Sequence[Any] | None] = lambda: None,
     number: int = 0,
 ) -> dict[str, int]:
     """:param logged: the offsets of all sources, of which this one is the ``number``th."""
     try:
-        offset = load(text) if text else None
+        offset = offset_of(told)
     except ValueError:  # cut, for it was long
         offsets = logged()
         offset = None if offsets is None else offsets[number]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.checkpoint.summary import rows_written
 from engine.progress.report import busy_share
 from engine.redaction.logs import redact
 
@@ -101,7 +102,7 @@ def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> l
             "detail": _where(part.get("options") or {}),
             "steps": [],
             "numbers": [
-                ("rows", seen.get("numOutputRows"), "count"),
+                ("rows", rows_written(report), "count"),
                 ("commit", duration.get("commitSink"), "ms"),
             ],
         }

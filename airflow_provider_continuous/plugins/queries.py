@@ -15,7 +15,13 @@ from airflow_provider_continuous.observing.pool import POOL
 from airflow_provider_continuous.observing.resolving import RESOLVER
 from airflow_provider_continuous.plugins.owners import of_every_dag, told_owners
 from airflow_provider_continuous.plugins.selecting import rank
-from airflow_provider_continuous.view.known import KnownQuery, Owner, find_one, known_queries
+from airflow_provider_continuous.view.known import (
+    KnownQuery,
+    Owner,
+    find_one,
+    known_queries,
+    not_there,
+)
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
 from engine.redaction.logs import redact
 
@@ -117,7 +123,7 @@ def named_query(
 
     :param seen: as for :func:`all_queries`.
     :raises NotBelowRootsError: it is none that people may see, or it is not there: who asks does
-        not learn which.
+        not learn which, unless they may see a task that has told of it.
     :raises ContinuousError: it cannot be opened; told of one that may be seen only.
     """
     found = seen([find_one(roots, owners, location, RESOLVER.places)])
@@ -126,7 +132,7 @@ def named_query(
     (query,) = found
     key = "exists", query.location
     if not POOL.within(place_of(query.location), lambda: query.open().exists(), key=key):
-        raise NotBelowRootsError()
+        raise not_there(query)
     return query
 
 

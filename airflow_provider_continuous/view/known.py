@@ -68,6 +68,19 @@ class KnownQuery:
         return open_location(self.location)
 
 
+def not_there(query: KnownQuery) -> NotBelowRootsError:
+    """The error for a query without a checkpoint; told of one that may be seen only."""
+    if not query.owners:
+        return NotBelowRootsError()
+    newest = query.owners[0]
+    return NotBelowRootsError(
+        f"Nothing is at {query.location}, of which the task {newest.task_id} of the DAG "
+        f"{newest.dag_id} has told.",
+        hint="Its start has failed, and the log of the task says why; or it is about to begin, or "
+        "its checkpoint was removed.",
+    )
+
+
 def known_queries(
     below_roots: Iterable[str], owners: Iterable[Owner], resolve: Resolve = resolved_all
 ) -> list[KnownQuery]:

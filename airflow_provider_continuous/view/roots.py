@@ -22,14 +22,16 @@ from engine.errors import CheckpointError, ConfigError
 
 
 class NotBelowRootsError(ConfigError):
-    """The location is below none of the roots, and no task has told of it."""
+    """The location is below none of the roots and no task has told of it, or nothing is there."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "There is no such checkpoint that a task has started, or below the configured roots.",
-            hint="Roots are the option checkpoint_roots in the section [continuous], and the "
-            "checkpoint root of each connection of type continuous.",
-        )
+    def __init__(
+        self,
+        message: str = "There is no such checkpoint that a task has started, or below the "
+        "configured roots.",
+        hint: str = "Roots are the option checkpoint_roots in the section [continuous], and the "
+        "checkpoint root of each connection of type continuous.",
+    ) -> None:
+        super().__init__(message, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,14 @@ from typing import Any
 from engine.base.json_text import JSON
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import LeaseRecord, read_holder, read_lease
-from engine.checkpoint.pins import Pin, add_pin, all_pins, get_pin, remove_pin
+from engine.checkpoint.pins import (
+    Pin,
+    add_pin,
+    all_pins,
+    committed_entries,
+    get_pin,
+    remove_pin,
+)
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import RewindReport, rewind
 from engine.checkpoint.rewindable import RewindableSink
@@ -108,6 +115,7 @@ class Checkpoint(CheckpointFolder):
             are.
         """
         epoch = self.committed_epoch() if epoch is None else epoch
+        committed_entries(self, epoch)  # else the sink would complain, of what is not its fault
         position = RewindableSink.of(sink).position
         kept = None if position is None else position(epoch)
         return add_pin(self, name, epoch, self._clock.now_ms(), kept)
@@ -211,7 +219,7 @@ class Checkpoint(CheckpointFolder):
             message=holder.silence if state is QueryState.LOST else message,
             restarts=holder.restarts,
             last_error=holder.last_error,
-            next_attempt_at_ms=holder.next_attempt_at_ms,
+            next_attempt_at_ms=holder.next_attempt_at_ms if state.is_active else None,
             failing_since_ms=holder.failing_since_ms,
         )
 

@@ -110,14 +110,13 @@ def summary_of(
     """
     latency = report.get("latencyMs") or {}
     passed = latency.get("readToWritten") or {}
-    written = (report.get("sink") or {}).get("numOutputRows")
     return Summary(
         query_id=query_id,
         name=report.get("name"),
         epoch=epoch,
         committed_at_ms=committed_at_ms,
         rows=report.get("numInputRows"),
-        rows_written=None if written is None or written < 0 else written,  # -1: Spark does not know
+        rows_written=rows_written(report),
         rows_per_second=report.get("inputRowsPerSecond"),
         bad_records=report.get("numBadRecords"),
         latency_p50_ms=passed.get("p50"),
@@ -127,6 +126,12 @@ def summary_of(
         lag=lag_of(report),
         watermark_ms=watermark_ms,
     )
+
+
+def rows_written(report: Mapping[str, Any]) -> int | None:
+    """Return how many rows went to the sink; None if that is not known: Spark tells -1 then."""
+    written = (report.get("sink") or {}).get("numOutputRows")
+    return None if written is None or written < 0 else int(written)
 
 
 def summarize(checkpoint: CheckpointFolder, epoch: int) -> Summary:

@@ -222,6 +222,34 @@ def test_the_partition_that_is_furthest_behind_comes_first() -> None:
     assert partitions_of({"sources": [rate, cut]}) == []
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "partitions"),
+    [(0, 5, []), ({"t": {"0": 10}}, {"t": {"0": 30}}, [("t/0", 30, 20)])],
+    ids=["rate", "kafka"],
+)
+def test_a_report_of_sparks_has_offsets_as_json_and_rows_out_that_nobody_counts(
+    live: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    first: Any,
+    last: Any,
+    partitions: list[tuple[str, int, int]],
+) -> None:
+    live.commit(0)
+    source = {"description": "a source", "startOffset": first, "endOffset": last}
+    sink = {"description": "FileSink[/out]", "numOutputRows": -1}
+    live.checkpoint.progress.write(
+        [report(0, sources=[{**source, "latestOffset": last}], sink=sink)]
+    )
+
+    found = query_details(KnownQuery(live.location), with_records=False)
+
+    told = [(each["partition"], each["end"], each["rows"]) for each in found["partitions"]]
+    assert told == partitions
+    assert (found["epochs"][0]["offsets"], found["epochs"][0]["rows_out"]) == ([last], None)
+    assert found["picture"][-1][0]["numbers"][0] == ("rows", None, "count")
+    assert pages_of(live, monkeypatch).get("/query", params={"at": "/x"}).status_code == 200
+
+
 def test_partitions_are_told_however_many_there_are(live: LiveCheckpoint) -> None:
     count = 10_000
 

@@ -125,6 +125,18 @@ def test_a_folder_that_is_not_the_sink_s(
     assert Checkpoint(str(spark_checkpoint)).committed_epoch() == 7
 
 
+def test_an_epoch_that_was_not_committed_yet_is_not_pinned(
+    spark_checkpoint: Path, out: Path, capsys: Captured
+) -> None:
+    record_sink(spark_checkpoint, "parquet", path=str(out))
+
+    code, _, err = called(capsys, "pin", spark_checkpoint, "early", "--epoch", "99")
+
+    assert code == 2
+    assert "Epoch 99 is not among the committed epochs" in err
+    assert "Available: 0 to 7" in err
+
+
 def test_an_epoch_that_is_not_there(spark_checkpoint: Path, capsys: Captured) -> None:
     arguments = ("rewind", spark_checkpoint, "--to-epoch", "8", "--accept-repeats")
     code, _, err = called(capsys, *arguments)

@@ -12,10 +12,16 @@ from engine.checkpoint.logs.compaction import (
     interval_of,
     is_compaction,
 )
+from engine.checkpoint.storage.fenced_storage import FencedStorage
 from engine.checkpoint.storage.hadoop_checksum import checksums
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import SinkCommitRejectedError, SinkCommitUnknownError, SinkError
-from engine.sinks.files.file_sink_log import FileSinkLog, SinkFile
+from engine.errors import (
+    SinkCommitRejectedError,
+    SinkCommitUnknownError,
+    SinkError,
+    SinkUnavailableError,
+)
+from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 
 
 def log_in(folder: Path, interval: int = 3, retained: int = 100) -> FileSinkLog:
@@ -323,3 +329,13 @@ def test_checksums_are_those_of_hadoop() -> None:
     for entry in folder.glob("[0-9]*"):
         assert checksums(entry.read_bytes()) == (folder / f".{entry.name}.crc").read_bytes()
     assert len(checksums(bytes(1156))) == 20
+
+
+def test_a_file_where_the_sink_s_folder_was_is_no_matter_of_the_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("not a folder")
+
+    with pytest.raises(SinkUnavailableError, match="cannot be taken over") as caught:
+        FileSinkLog(FencedStorage(tmp_path / "out" / FOLDER)).take("a-query", 1)
+
+    assert "checkpoint" not in str(caught.value)
+    assert caught.value.hint == "See that it and the folders above it are as they should be."

@@ -14,6 +14,9 @@
       headers: { "Content-Type": "application/json", "X-Continuous-Action": "1" },
       body: JSON.stringify(body),
       signal: AbortSignal.timeout(PATIENCE_MS),
+    }).catch((error) => {
+      if (!(error instanceof TypeError)) throw error;
+      throw new Error("The server cannot be reached; look whether it was done before you ask again.");
     });
     const told = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(typeof told.detail === "string" ? told.detail : `the server answers ${answer.status}`);
@@ -58,7 +61,7 @@
     const { act: action, name, sure: text } = button.dataset;
     const run = document.getElementById("run");
     const body = name ? { name } : { run_id: run ? run.textContent : null };
-    act(action, body, text || `Remove the pin ${name}? Its epoch goes with the next pruning.`, false,
+    act(action, body, text || `Remove the pin ${name}? Its epoch is then pruned as any other.`, false,
       button.textContent.trim());
   });
   for (const form of where.querySelectorAll("form[data-act]"))

@@ -50,6 +50,18 @@
     if (element.classList.contains("log")) element.scrollTop = element.scrollHeight;
   }
 
+  // Browsers word it, each in its own way, as if the page were broken.
+  function inWords(error) {
+    throw error instanceof TypeError ? new Error("the server cannot be reached") : error;
+  }
+
+  // The page of an error says what is wrong, and what to do.
+  async function refusal(answer) {
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const told = page.querySelector("#refused p:not(.big)");
+    return new Error(told ? told.textContent : `the server answers ${answer.status}`);
+  }
+
   async function look() {
     if (looking) return;
     looking = true;
@@ -57,9 +69,9 @@
       const answer = await fetch(location.href, {
         cache: "no-store", redirect: "manual", headers: { Accept: "text/html" },
         signal: AbortSignal.timeout(PATIENCE_MS),
-      });
+      }).catch(inWords);
       if (answer.type === "opaqueredirect") return tell("You are logged out.", location.href, "Log in again");
-      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      if (!answer.ok) throw await refusal(answer);
       replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       lookedAt = Date.now();
       tell("");

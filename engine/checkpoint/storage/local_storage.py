@@ -27,14 +27,15 @@ from engine.base.failpoints import reach
 from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
 from engine.errors import CheckpointError, ContinuousError
 
+# It may be the log of a sink, in the folder of that.
 _HINTS = {
     errno.ENOSPC: "Free space there, then start the query again: it goes on where it was.",
     errno.EDQUOT: "Raise the quota, then start the query again: it goes on where it was.",
-    errno.EACCES: "Give this user write access, or choose another checkpoint location.",
+    errno.EACCES: "Give this user write access, or choose another folder.",
     errno.EPERM: "Give this user write access, and use a file system with hard links.",
-    errno.EROFS: "Mount it writable, or choose another checkpoint location.",
+    errno.EROFS: "Mount it writable, or choose another folder.",
     errno.EIO: "The device fails: check it before the query is started again.",
-    errno.ENOTSUP: "Checkpoints need a file system with hard links.",
+    errno.ENOTSUP: "Use a file system with hard links.",
 }
 _BEGINNING_BYTES = 1 << 22
 
@@ -230,5 +231,7 @@ def _info(name: str, found: os.stat_result) -> FileInfo:
 def _error(verb: str, path: Path, exc: OSError) -> CheckpointError:
     return CheckpointError(
         f"Cannot {verb} {path}: {exc.strerror or exc}.",
-        hint=_HINTS.get(exc.errno or 0, "Check the checkpoint location."),
+        hint=_HINTS.get(
+            exc.errno or 0, "See that it and the folders above it are as they should be."
+        ),
     )

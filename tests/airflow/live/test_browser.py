@@ -6,7 +6,6 @@ Skipped where there is none: ``apt install chromium``, or name one in ``CHROMIUM
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from fastapi.testclient import TestClient
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.notes import Notes
@@ -26,29 +25,20 @@ from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.query_state import QueryState
 from scripts.local_airflow.processes import USER, AirflowProcesses
 from scripts.local_airflow.rest import AirflowClient
+from tests.airflow.chromium import chromium, needs_chromium
 from tests.airflow.live.told_epochs import history_of, report
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.waiting import wait_until
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.skipif(
-        CHROMIUM is None,
-        reason="no Chromium: apt install chromium, or name one in CHROMIUM; the pages are untested",
-    ),
-]
+pytestmark = [pytest.mark.airflow, needs_chromium]
 GOLDEN = Path(__file__).parents[2] / "golden" / "checkpoints"
 PATIENCE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # In a container there is no user namespace for its sandbox, and it sees only our own pages.
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

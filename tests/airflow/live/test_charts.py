@@ -7,22 +7,17 @@ Skipped where there is no browser: ``apt install chromium``, or name one in ``CH
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from airflow_provider_continuous.plugins import pages
+from tests.airflow.chromium import chromium, needs_chromium
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="no Chromium: apt install chromium, or name one in CHROMIUM; the charts are untested",
-)
+pytestmark = needs_chromium
 STATIC = Path(pages.__file__).parent / "static"
 _DRAWN = "(done) => requestAnimationFrame(() => requestAnimationFrame(done))"
 BEGAN_S = 1_790_000_000
@@ -46,9 +41,7 @@ def series(points: int, every_s: int = 10, steps: tuple[str, ...] = (), **values
 @pytest.fixture
 def page() -> Iterator[Page]:
     """An empty page of a query with the script of the charts."""
-    with sync_playwright() as playwright:
-        # In a container there is no user namespace for its sandbox, and it sees only our own files.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as browser:
         shown = browser.new_page()
         errors: list[str] = []
         shown.on("pageerror", lambda error: errors.append(str(error)))
@@ -57,7 +50,6 @@ def page() -> Iterator[Page]:
             '<script type="application/json" id="series">null</script>'
         )
         yield shown
-        browser.close()
     assert errors == []
 
 
