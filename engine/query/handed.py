@@ -76,15 +76,16 @@ class HandedQuery:
     lease_heartbeat_ms: int
 
 
-def handed_query(request: WriteRequest, found: Reasons, table: str | None = None) -> HandedQuery:
+def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery:
     """Look at the query as a start does, which creates nothing yet. Options that Spark drops
     without a word are logged.
 
-    :param found: why the query is refused may be there already.
     :param table: for ``toTable``.
     :raises ConfigError: it is refused; all reasons at once.
     :raises CheckpointError: the checkpoint cannot be read.
     """
+    found = Reasons()
+    found.hear(lambda: _refuse_what_spark_does_not_run(request))
     own, options = EngineOptions.take(request.sink_options, found)
     for option, value, default in (
         ("onBadRecord", own.on_bad_record, FAIL),
@@ -109,20 +110,6 @@ def handed_query(request: WriteRequest, found: Reasons, table: str | None = None
     return HandedQuery(writer, checkpoint, own.lease_heartbeat_ms)
 
 
-def refuse_what_spark_does_not_run(request: WriteRequest) -> None:
-    """Ask Spark what it asks itself when it starts a query.
-
-    :raises ConfigError: it would refuse this one.
-    """
-    df = request.df
-    analyzed = df._jdf.queryExecution().analyzed()
-    gateway = df.sparkSession.sparkContext._gateway
-    continuous = request.trigger_kind == "continuous"
-    refused = refused_by_spark(gateway, analyzed, request.output_mode, continuous=continuous)
-    if refused is not None:
-        raise ConfigError(f"Spark refuses the query: {refused}")
-
-
 @contextmanager
 def refusals_of_spark() -> Iterator[None]:
     """:raises ConfigError: Spark has refused the query in here, or a part of it."""
@@ -130,6 +117,17 @@ def refusals_of_spark() -> Iterator[None]:
         yield
     except _REFUSALS as exc:
         raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
+
+
+def _refuse_what_spark_does_not_run(request: WriteRequest) -> None:
+    """Ask Spark what it asks itself when it starts a query."""
+    df = request.df
+    analyzed = df._jdf.queryExecution().analyzed()
+    gateway = df.sparkSession.sparkContext._gateway
+    continuous = request.trigger_kind == "continuous"
+    refused = refused_by_spark(gateway, analyzed, request.output_mode, continuous=continuous)
+    if refused is not None:
+        raise ConfigError(f"Spark refuses the query: {refused}")
 
 
 def _refuse_engines_own(request: WriteRequest, option: str, value: object) -> None:
