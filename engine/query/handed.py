@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import (
     AnalysisException,
     IllegalArgumentException,
@@ -40,7 +41,7 @@ from engine.query.write_request import (
     pop_option,
     pop_storage,
 )
-from engine.spark.failure import describe_error
+from engine.spark.failure import describe_error, gist
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -117,6 +118,10 @@ def refusals_of_spark() -> Iterator[None]:
         yield
     except _REFUSALS as exc:
         raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
+    except Py4JJavaError as exc:  # of one that PySpark has no class for
+        if not exc.java_exception.getClass().getName().endswith("ClassNotFoundException"):
+            raise
+        raise ConfigError(f"Spark refuses the query: {gist(exc)}") from exc
 
 
 def _refuse_what_spark_does_not_run(request: WriteRequest) -> None:
@@ -181,5 +186,7 @@ def _writer(request: WriteRequest, options: Mapping[str, str]) -> DataStreamWrit
         elif request.sink_format == "foreachBatch":
             writer = writer.foreachBatch(request.function)
         elif request.sink_format is not None:
-            writer = writer.format(request.sink_format)
+            # Spark looks the names of all other sinks up whatever their case.
+            is_memory = request.sink_format.lower() == "memory"
+            writer = writer.format("memory" if is_memory else request.sink_format)
         return writer

@@ -327,7 +327,7 @@ def test_a_failure_is_recorded_with_its_reason(
 def test_what_spark_refuses_at_once_is_recorded(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:
-    with pytest.raises(ConfigError, match="Spark refuses the query: .*streamed writing"):
+    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*streamed writing"):
         into(rate(spark), checkpoint, "rate", once=True).start()
     status = checkpoint.status()
     assert status.state is QueryState.FAILED
