@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.base.daemon_threads import together
@@ -212,12 +213,12 @@ def _unneeded_state(source: Checkpoint, entries: Sequence[tuple[int, bytes, byte
 def _still_there(
     source: Checkpoint, entries: list[tuple[int, bytes, bytes]]
 ) -> list[tuple[int, bytes, bytes]]:
-    """Those whose state retention has left alone, or that never had any."""
+    """Those whose state retention has left alone, or that never had any; without a gap."""
     if not any(noted_in(offsets) for _, offsets, _ in entries):
         return entries
     kept = set(source.commits.ids())
-    last, *_ = entries
-    return [each for each in entries if each is last or each[0] in kept]
+    last, *earlier = entries
+    return [last, *takewhile(lambda each: each[0] in kept, earlier)]
 
 
 def _check_still_there(source: Checkpoint, epoch: int, offsets: bytes, commit: bytes) -> None:
