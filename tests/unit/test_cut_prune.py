@@ -36,6 +36,15 @@ def remove(checkpoint: Checkpoint, *epochs: int) -> None:
         checkpoint.commits.delete(epoch)
 
 
+def test_what_a_gap_is_of_is_told(checkpoint: Checkpoint) -> None:
+    remove(checkpoint, 0, 1, 2, 4)
+    (problem,) = inspect_checkpoint(checkpoint).problems
+    assert problem.startswith("The log commits has gaps: 4.")
+    assert "a prune that was killed" in problem
+    prune(checkpoint, keep_epochs=5)
+    assert inspect_checkpoint(checkpoint).problems == ()
+
+
 @pytest.mark.parametrize("to_epoch", [7, 15])
 def test_what_is_committed_behind_a_rewind_is_seen(checkpoint: Checkpoint, to_epoch: int) -> None:
     remove(checkpoint, 0, 1, 2, 4, 5, 6, 8, 9)
