@@ -60,7 +60,7 @@ class Sizes:
         try:
             parts = _parts(opened())
         except Exception as exc:  # the connection's, too: the rest of the page needs no size
-            error = redact(str(exc))
+            error = redact(str(exc) or type(exc).__name__)
         told = {
             "bytes": None if error else sum(part["bytes"] for part in parts),
             "parts": parts,

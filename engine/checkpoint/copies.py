@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.base.daemon_threads import together
@@ -212,12 +213,12 @@ def _unneeded_state(source: Checkpoint, entries: Sequence[tuple[int, bytes, byte
 def _still_there(
     source: Checkpoint, entries: list[tuple[int, bytes, bytes]]
 ) -> list[tuple[int, bytes, bytes]]:
-    """Those whose state retention has left alone, or that never had any."""
+    """Those whose state retention has left alone, or that never had any; without a gap."""
     if not any(noted_in(offsets) for _, offsets, _ in entries):
         return entries
     kept = set(source.commits.ids())
-    last, *_ = entries
-    return [each for each in entries if each is last or each[0] in kept]
+    last, *earlier = entries
+    return [last, *takewhile(lambda each: each[0] in kept, earlier)]
 
 
 def _check_still_there(source: Checkpoint, epoch: int, offsets: bytes, commit: bytes) -> None:
@@ -248,16 +249,18 @@ class _Writer:
         """Again, if the copy goes on, and then they must be the same."""
         self._count(self._storage.together(*(partial(self._write, *file) for file in files)))
 
-    def copy(self, source: Storage, names: Sequence[str]) -> None:
-        """Likewise from another storage; what is not there is left out."""
+    def copy(self, source: Storage, sizes: Mapping[str, int]) -> None:
+        """Likewise files of another storage, in order; what is not there is left out."""
 
         def copy(name: str) -> int | None:
-            with suppress(FileNotFoundError):  # no longer needed since the listing
-                return self._write(name, source.read(name))
-            return None
+            try:
+                data = source.read(name)
+            except FileNotFoundError:  # no longer needed since the listing
+                return None
+            return self._write(name, data)
 
         at_once = max(source.at_once_max, self._storage.at_once_max)
-        for some in _parts(source, names, at_once):
+        for some in _parts(sizes, at_once):
             self._count(together([partial(copy, name) for name in some], at_once))
 
     def _write(self, name: str, data: bytes) -> int:
@@ -274,23 +277,16 @@ class _Writer:
         self.bytes += sum(written)
 
 
-def _parts(storage: Storage, names: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+def _parts(sizes: Mapping[str, int], at_once: int) -> Iterator[Sequence[str]]:
     """The names, in order, in parts that are in memory together: a large file alone."""
-    folders = sorted({name.rpartition("/")[0] for name in names})
-    listings = storage.together(*(partial(storage.list, folder) for folder in folders))
-    sizes = {
-        f"{folder}/{file.name}": file.size
-        for folder, files in zip(folders, listings, strict=True)
-        for file in files
-    }
     some: list[str] = []
     room = _TOGETHER_BYTES
-    for name in names:
-        if some and (sizes.get(name, 0) > room or len(some) >= at_once):
+    for name, size in sizes.items():
+        if some and (size > room or len(some) >= at_once):
             yield some
             some, room = [], _TOGETHER_BYTES
         some.append(name)
-        room -= sizes.get(name, 0)
+        room -= size
     if some:
         yield some
 
@@ -298,8 +294,8 @@ def _parts(storage: Storage, names: Sequence[str], at_once: int) -> Iterator[Seq
 def _copy_tree(
     source: Checkpoint, writer: _Writer, tree: str, to_epoch: int, unneeded: Collection[str]
 ) -> None:
-    wanted = []
-    for name in sorted(source.storage.files_below(tree)):
+    wanted = {}
+    for name, size in sorted(source.storage.files_below(tree).items()):
         base = name.rpartition("/")[2]
         version = _STATE_VERSION.fullmatch(base)
         # Spark's state behind epoch n is version n + 1. Later ones are not copied: the copy's query
@@ -311,7 +307,7 @@ def _copy_tree(
             continue
         if base.startswith(".") and base.endswith((".tmp", ".crc")):
             continue  # half-written files, and checksums of files, which Hadoop can do without
-        wanted.append(f"{tree}/{name}")
+        wanted[f"{tree}/{name}"] = size
     writer.copy(source.storage, wanted)
 
 

@@ -133,7 +133,11 @@ def inspect_checkpoint(checkpoint: Checkpoint, last: int = LAST_DEFAULT) -> Insp
             )
     for name in ("commits", "offsets"):
         if logs[name].gaps:
-            problems.append(f"The log {name} has gaps: {', '.join(logs[name].gaps)}.")
+            problems.append(
+                f"The log {name} has gaps: {', '.join(logs[name].gaps)}. Among the oldest entries "
+                "they are what a prune that was killed has left: no restart needs these, and the "
+                "next prune removes them."
+            )
     newest = committed[-1] if committed else -1
     nothing: list[Pin] = []
     pins = read(checkpoint.pins, nothing)

@@ -5,7 +5,8 @@ than the last commit, stay whatever is asked for. Entries go oldest first, a com
 offsets, so a crash in between leaves neither a gap nor a commit without offsets; and the newest
 entries are never touched, so a running query does not notice. On an object store the commits of
 some epochs go at the same time, then their offsets: a crash may leave a gap among the oldest
-entries, which no restart looks at and the next time removes.
+entries, which no restart looks at and the next time removes. After a rewind a gap may tell which
+entries came late (:mod:`engine.checkpoint.rewound`): as long as it does, entries go one by one.
 
 On Spark's own checkpoints the same holds for ``offsets`` and ``commits``, which Spark purges
 itself; ``sources`` and ``state``, of which only Spark knows what it needs, are left alone. Our own
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.logs.metadata_log import entry_id
-from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
+from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind, may_come_late
 from engine.checkpoint.state_retention import removable_state, state_stages
 from engine.checkpoint.storage.contract import FileInfo, checksum_twin
 from engine.errors import ConfigError
@@ -207,9 +208,12 @@ def _batches(
 ) -> Iterator[Mapping[str, _Told]]:
     """What may go at the same time, in the order of deletion: as many as the storage takes."""
     at_once, doomed = checkpoint.storage.at_once_max, set[str]()
-    for files in _entries_below(kept_from, found, at_once):
-        doomed.update(files)
-        yield from _parts(files, at_once)
+    if kept_from is not None:
+        no_gap = may_come_late(_by_id(found["commits"]), checkpoint.storage)
+        entries_at_once = 1 if no_gap else at_once
+        for files in _entries_below(kept_from, found, entries_at_once):
+            doomed.update(files)
+            yield from _parts(files, entries_at_once)
     left: dict[str, _Told] = {}
     for folder, listed in found.items():
         names = {file.name for file in listed}
@@ -231,11 +235,9 @@ def _parts(files: Mapping[str, _Told], length: int) -> Iterator[Mapping[str, _To
 
 
 def _entries_below(
-    kept_from: int | None, found: Mapping[str, Collection[FileInfo]], at_once: int
+    kept_from: int, found: Mapping[str, Collection[FileInfo]], at_once: int
 ) -> Iterator[dict[str, _Told]]:
     """The files of so many epochs in a log, in the order of deletion."""
-    if kept_from is None:
-        return
     sizes, ids = _by_name(found), {log: _by_id(found[log]) for log in _LOGS}
     epochs = sorted(epoch for epoch in set().union(*ids.values()) if epoch < kept_from)
     for start in range(0, len(epochs), at_once):

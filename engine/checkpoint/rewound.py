@@ -8,7 +8,7 @@ the next one, can come late like this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from engine.base.json_text import load_object
@@ -82,9 +82,22 @@ def without_late(ids: Sequence[int], storage: Storage) -> list[int]:
 
     :param ids: ascending.
     """
-    gap = next((at for at in range(1, len(ids)) if ids[at] != ids[at - 1] + 1), None)
-    if gap is None:  # as nearly always: nothing more is read
-        return list(ids)
-    rewound = read_rewound(storage)
-    late = () if rewound is None or ids[-1] not in rewound.taken_back else rewound.taken_back
+    gaps = [at for at in range(1, len(ids)) if ids[at] != ids[at - 1] + 1]
+    late = range(0)
+    if gaps:  # else, as nearly always, nothing more is read
+        late = may_come_late(ids, storage)
+    # An older gap is what a prune has left that was killed.
+    gap = next((at for at in gaps if ids[at] > late.start), len(ids))
     return [id for at, id in enumerate(ids) if at < gap or id not in late]
+
+
+def may_come_late(ids: Collection[int], storage: Storage) -> range:
+    """The epochs of which an entry may come late, and take a gap to be known by; none, if a run has
+    committed beyond them.
+
+    :param ids: of the entries of the commit log.
+    """
+    rewound = read_rewound(storage)
+    if rewound is None or max(ids, default=-1) not in rewound.taken_back:
+        return range(0)
+    return rewound.taken_back

@@ -28,7 +28,7 @@ from engine.execution.where_to_start import where_to_start
 from engine.expressions.types import sql_name
 from engine.pipeline.explain import explain, origin
 from engine.query.checked import CheckedQuery, check_query
-from engine.query.handed import handed_query, refuse_what_spark_does_not_run
+from engine.query.handed import handed_query
 from engine.query.planned import PlannedQuery
 from engine.query.stateful_start import shuffle_partitions
 from engine.query.write_request import WriteRequest
@@ -181,10 +181,8 @@ def _explain_sparks(request: WriteRequest) -> Explanation:
 
     :raises ConfigError: as its start would, by all that is told before the sink is made.
     """
+    handed_query(request)
     df = request.df
-    found = Reasons()
-    found.hear(lambda: refuse_what_spark_does_not_run(request))
-    handed_query(request, found)
     jvm, as_written = df.sparkSession._jvm, df._jdf.queryExecution()
     assert jvm is not None
     # Spark looks whether the plan is a stream's before names in SQL are resolved: it sees none.

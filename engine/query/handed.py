@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import (
     AnalysisException,
     IllegalArgumentException,
@@ -40,7 +41,7 @@ from engine.query.write_request import (
     pop_option,
     pop_storage,
 )
-from engine.spark.failure import describe_error
+from engine.spark.failure import describe_error, gist
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -76,15 +77,16 @@ class HandedQuery:
     lease_heartbeat_ms: int
 
 
-def handed_query(request: WriteRequest, found: Reasons, table: str | None = None) -> HandedQuery:
+def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery:
     """Look at the query as a start does, which creates nothing yet. Options that Spark drops
     without a word are logged.
 
-    :param found: why the query is refused may be there already.
     :param table: for ``toTable``.
     :raises ConfigError: it is refused; all reasons at once.
     :raises CheckpointError: the checkpoint cannot be read.
     """
+    found = Reasons()
+    found.hear(lambda: _refuse_what_spark_does_not_run(request))
     own, options = EngineOptions.take(request.sink_options, found)
     for option, value, default in (
         ("onBadRecord", own.on_bad_record, FAIL),
@@ -109,20 +111,6 @@ def handed_query(request: WriteRequest, found: Reasons, table: str | None = None
     return HandedQuery(writer, checkpoint, own.lease_heartbeat_ms)
 
 
-def refuse_what_spark_does_not_run(request: WriteRequest) -> None:
-    """Ask Spark what it asks itself when it starts a query.
-
-    :raises ConfigError: it would refuse this one.
-    """
-    df = request.df
-    analyzed = df._jdf.queryExecution().analyzed()
-    gateway = df.sparkSession.sparkContext._gateway
-    continuous = request.trigger_kind == "continuous"
-    refused = refused_by_spark(gateway, analyzed, request.output_mode, continuous=continuous)
-    if refused is not None:
-        raise ConfigError(f"Spark refuses the query: {refused}")
-
-
 @contextmanager
 def refusals_of_spark() -> Iterator[None]:
     """:raises ConfigError: Spark has refused the query in here, or a part of it."""
@@ -130,6 +118,21 @@ def refusals_of_spark() -> Iterator[None]:
         yield
     except _REFUSALS as exc:
         raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
+    except Py4JJavaError as exc:  # of one that PySpark has no class for
+        if not exc.java_exception.getClass().getName().endswith("ClassNotFoundException"):
+            raise
+        raise ConfigError(f"Spark refuses the query: {gist(exc)}") from exc
+
+
+def _refuse_what_spark_does_not_run(request: WriteRequest) -> None:
+    """Ask Spark what it asks itself when it starts a query."""
+    df = request.df
+    analyzed = df._jdf.queryExecution().analyzed()
+    gateway = df.sparkSession.sparkContext._gateway
+    continuous = request.trigger_kind == "continuous"
+    refused = refused_by_spark(gateway, analyzed, request.output_mode, continuous=continuous)
+    if refused is not None:
+        raise ConfigError(f"Spark refuses the query: {refused}")
 
 
 def _refuse_engines_own(request: WriteRequest, option: str, value: object) -> None:
@@ -183,5 +186,7 @@ def _writer(request: WriteRequest, options: Mapping[str, str]) -> DataStreamWrit
         elif request.sink_format == "foreachBatch":
             writer = writer.foreachBatch(request.function)
         elif request.sink_format is not None:
-            writer = writer.format(request.sink_format)
+            # Spark looks the names of all other sinks up whatever their case.
+            is_memory = request.sink_format.lower() == "memory"
+            writer = writer.format("memory" if is_memory else request.sink_format)
         return writer

@@ -11,7 +11,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from engine.base.reasons import Reasons
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.whose_state import refuse_own_state
@@ -39,7 +38,7 @@ def start_in_spark(request: WriteRequest, table: str | None = None) -> SparkQuer
     """
     context = request.df.sparkSession.sparkContext
     use_this_python(context)
-    handed = handed_query(request, Reasons(), table)
+    handed = handed_query(request, table)
     checkpoint = handed.checkpoint or temporary_checkpoint()
     writer = handed.writer.option(CHECKPOINT, _as_spark_names(checkpoint))
     execution = SparkExecution(

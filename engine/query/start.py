@@ -51,8 +51,9 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
     if standby is not None:
         refuse_changed_query(definition)
     name = request.query_name or definition.checkpoint.url.rstrip("/").rpartition("/")[2]
-    meter = metered(options, name, stands_by=standby is not None)
+    meter = None
     try:
+        meter = metered(options, name, stands_by=standby is not None)
         if standby is not None:
             warm = WarmWorkers(launcher, definition.task_parts)
             try:

@@ -83,3 +83,14 @@ def test_why_it_cannot_be_measured_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert not told["parts"]
     assert "does not open" in told["error"]
     assert "hunter22" not in told["error"]
+
+
+def test_an_error_without_words_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow() -> Checkpoint:
+        raise TimeoutError
+
+    monkeypatch.setattr(sizes, "PATIENCE_S", 60)
+    told = Sizes().of("s3://b/q", slow)
+
+    assert told is not None
+    assert (told["bytes"], told["error"]) == (None, "TimeoutError")

@@ -190,12 +190,18 @@ def test_all_that_a_start_in_spark_would_refuse_is_told_at_once(
     ],
 )
 def test_a_query_that_spark_does_not_support_is_told(
-    spark: SparkSession, trigger: dict[str, Any], reason: str
+    spark: SparkSession, tmp_path: Path, trigger: dict[str, Any], reason: str
 ) -> None:
     counts = rate(spark).groupBy("value").count()
-    mode = "update" if "continuous" in trigger else "append"
-    with pytest.raises(ConfigError, match=f"Spark refuses the query: .*{reason}"):
-        explain_query(to_spark(counts, **trigger).outputMode(mode))
+    writer = to_spark(counts, **trigger).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.outputMode("update" if "continuous" in trigger else "append")
+    for refused in (lambda: explain_query(writer), writer.start):
+        with pytest.raises(ConfigError, match=f"Spark refuses the query: .*{reason}"):
+            refused()
+    writer.option("metricsPort", 9464)
+    with pytest.raises(ConfigError, match="for 2 reasons"):
+        writer.start()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_spark_does_not_go_on_with_a_checkpoint_of_the_engines_state(

@@ -45,6 +45,22 @@ def test_a_sink_that_spark_does_not_know_is_refused_before_anything_is_created(
     assert not Path(checkpoint.url).exists()
 
 
+@pytest.mark.parametrize("name", ["memory", "Memory"])
+def test_the_memory_sink_is_found_in_any_case(
+    spark: SparkSession, checkpoint: Checkpoint, name: str
+) -> None:
+    query = into(rate(spark), checkpoint, name, once=True).queryName(name).start()
+    assert query.awaitTermination(WAIT_S)
+    assert spark.table(name).columns == ["timestamp", "value"]
+
+
+def test_a_table_of_a_format_that_spark_does_not_know_is_refused(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*data source: nosuch"):
+        into(rate(spark), checkpoint, "nosuch", once=True).toTable("of_no_format")
+
+
 def test_a_sink_that_spark_only_reads_from_is_refused(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from engine import write_stream
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.errors import ConfigError
 from tests.scraping import Scrape
 from tests.servers.process import free_ports
 from tests.spark.test_cli_run import Run, spec
@@ -103,3 +108,15 @@ def test_a_query_and_its_standby_are_scraped_and_log_json(tmp_path: Path) -> Non
     assert {line["partition"] for line in of_tasks} <= {0, 1}
     assert {line["generation"] for line in of_tasks} == {0}
     assert all(line["epoch"] >= 0 for line in of_tasks)
+
+
+def test_a_port_in_use_leaves_no_temporary_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    df = spark.readStream.format("rate").load()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        writer = write_stream(df).format("noop").option("metricsPort", taken.getsockname()[1])
+        with pytest.raises(ConfigError, match="Metrics cannot be served"):
+            writer.start()
+    assert list(tmp_path.glob("continuous-*")) == []

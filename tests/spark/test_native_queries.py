@@ -327,9 +327,8 @@ def test_a_failure_is_recorded_with_its_reason(
 def test_what_spark_refuses_at_once_is_recorded(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:
-    counts = rate(spark).groupBy("value").count()
-    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*Continuous processing"):
-        into(counts, checkpoint, continuous="1 second").outputMode("update").start()
+    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*streamed writing"):
+        into(rate(spark), checkpoint, "rate", once=True).start()
     status = checkpoint.status()
     assert status.state is QueryState.FAILED
     assert "Spark refuses the query" in str(status.error)

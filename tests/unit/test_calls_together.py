@@ -19,6 +19,7 @@ from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.retention import prune
+from engine.checkpoint.storage.contract import FileInfo
 from engine.checkpoint.storage.fsspec_storage import FsspecStorage
 from engine.commands.command_line import main
 from engine.commands.epoch_rows import epoch_rows
@@ -82,6 +83,36 @@ def test_copy(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(target.storage.files_below("sources")) == EPOCHS
     folders = [name.rpartition("/")[0] for name in pairs.seen]
     assert folders == [each for each in ("sources/0", "offsets", "commits") for _ in range(EPOCHS)]
+
+
+def test_a_copy_lists_a_tree_once(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    whole = FsspecStorage.list
+
+    def counted(storage: FsspecStorage, folder: str) -> list[FileInfo]:
+        listed.append(folder)
+        return whole(storage, folder)
+
+    monkeypatch.setattr(FsspecStorage, "list", counted)
+    copy_checkpoint(checkpoint, Checkpoint(f"memory://{uuid.uuid4()}/copy"))
+    assert "sources/0" not in listed
+
+
+def test_a_copy_leaves_out_what_vanishes(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = FsspecStorage.read
+
+    def vanishing(storage: FsspecStorage, name: str) -> bytes:
+        if name == "sources/0/3":
+            storage.delete(name)
+        return read(storage, name)
+
+    monkeypatch.setattr(FsspecStorage, "read", vanishing)
+    target = Checkpoint(f"memory://{uuid.uuid4()}/copy")
+    report = copy_checkpoint(checkpoint, target)
+    assert report.files == 3 * EPOCHS
+    assert "0/3" not in target.storage.files_below("sources")
 
 
 def test_epochs_and_pins(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import fsspec
 import pytest
 
 pytest.importorskip("s3fs", reason="needs the extra s3")
@@ -26,7 +27,7 @@ from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.retention import prune
 from engine.checkpoint.storage.contract import Storage
-from engine.checkpoint.storage.fsspec_storage import FsspecStorage
+from engine.checkpoint.storage.fsspec_storage import FsspecStorage, open_file_system
 from engine.checkpoint.storage.opening import open_storage, prove_create_if_absent
 from engine.errors import CheckpointError, ConcurrentRunError, ConfigError
 from tests.searched import searched
@@ -60,6 +61,21 @@ def url(options: Options) -> str:
 @pytest.fixture
 def storage(url: str, options: Options) -> Storage:
     return open_storage(url, options)
+
+
+def test_the_clients_settings_are_those_that_were_given(
+    url: str, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(**more: Any) -> Any:
+        return open_file_system(url, {**options, **more})[0].config_kwargs
+
+    assert told() == {"max_pool_connections": FsspecStorage.at_once_max}
+    given = {"max_pool_connections": 7, "read_timeout": 9}
+    assert told(config_kwargs=given) == given
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": given})
+    assert told() == given
+    with pytest.raises(ConfigError, match="config_kwargs is a str, no mapping"):
+        told(config_kwargs="{}")
 
 
 def test_first_create_wins(storage: Storage) -> None:

@@ -315,6 +315,24 @@ def test_retention_while_a_copy_is_made(
         assert state_at(target, epoch) == expected_at(epoch)
 
 
+def test_a_copy_has_no_gap_where_retention_has_just_come(
+    query: Query, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store it removes several commits at the same time, in no order."""
+    storage, target = query.checkpoint.storage, Checkpoint(f"{folder}/two")
+    read = storage.read
+
+    def slow(name: str) -> bytes:
+        if name.startswith("state/"):
+            storage.delete("commits/36")
+        return read(name)
+
+    monkeypatch.setattr(storage, "read", slow)
+    report = copy_checkpoint(query.checkpoint, target)
+    assert (report.from_epoch, report.to_epoch) == (37, 39)
+    assert target.epochs() == target.offsets.ids() == [37, 38, 39]
+
+
 def test_a_rewind_finds_the_state_of_its_epoch(query: Query) -> None:
     checkpoint = query.checkpoint
     checkpoint.rewind(20, accept_repeats=True)

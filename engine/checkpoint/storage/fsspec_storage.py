@@ -68,11 +68,10 @@ def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None)
     if urlsplit(url).scheme in OBJECT_STORES:
         # fsspec would keep listings, and a look for a claim must see what is there now.
         options.setdefault("use_listings_cache", False)
-    if urlsplit(url).scheme in ("s3", "s3a"):
-        options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
-        given = options.get("config_kwargs") or {}  # its own are 10 connections: others wait
-        options["config_kwargs"] = {"max_pool_connections": FsspecStorage.at_once_max, **given}
     try:
+        if urlsplit(url).scheme in ("s3", "s3a"):
+            options.setdefault("max_concurrency", 1)  # else it asks for a size before it reads
+            options["config_kwargs"] = _s3_config(url, options)
         if ROLE in options:
             options = with_role(options)
         fs, root = fsspec.core.url_to_fs(url, **options)
@@ -86,6 +85,21 @@ def open_file_system(url: str, storage_options: Mapping[str, Any] | None = None)
             hint="Give a local path, or a URL that fsspec knows, e.g. s3://bucket/path.",
         ) from exc
     return fs, root
+
+
+def _s3_config(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the client: those that are given, or are in fsspec's own configuration."""
+    import fsspec
+
+    found = fsspec.config.apply_config(fsspec.get_filesystem_class("s3"), dict(options))
+    given = found.get("config_kwargs") or {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{url} cannot be opened: config_kwargs is a {type(given).__name__}, no mapping.",
+            hint="Name its settings, each by itself: config_kwargs.max_pool_connections.",
+        )
+    # By itself the client has 10: others wait.
+    return {"max_pool_connections": FsspecStorage.at_once_max, **given}
 
 
 def refuse_one_slash(url: str) -> None:
