@@ -25,7 +25,7 @@ from airflow_provider_continuous.view.overview import look_at
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import read_history, seen_since
-from engine.checkpoint.rewound import read_rewound
+from engine.checkpoint.rewound import is_rewind
 from engine.checkpoint.standing_by import standing_by
 from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
@@ -66,7 +66,6 @@ def query_details(
             )
         )
     overview = look_at(checkpoint, query.location)
-    rewound = read_rewound(checkpoint.storage)
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         log = log_tail(checkpoint, overview.status)
@@ -74,7 +73,7 @@ def query_details(
     return {
         **overview.to_dict(),
         **told,
-        "is_rewind": rewound is not None and rewound.generation == overview.status.generation,
+        "is_rewind": is_rewind(checkpoint.storage, overview.status.generation),
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),
         "first_epoch": kept[0] if kept else None,

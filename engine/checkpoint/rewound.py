@@ -72,6 +72,15 @@ def last_rewind(storage: Storage) -> bytes | None:
         return None
 
 
+def is_rewind(storage: Storage, generation: int | None) -> bool:
+    """Whether that generation is of the last rewind, and not of a run.
+
+    :raises CheckpointCorruptError: the record cannot be read.
+    """
+    rewound = read_rewound(storage)
+    return rewound is not None and rewound.generation == generation
+
+
 def is_rewound_since(storage: Storage, known: bytes | None) -> bool:
     """Whether the query is being rewound, or was since :func:`last_rewind` told this."""
     return storage.exists(INTENT) or last_rewind(storage) != known

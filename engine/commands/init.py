@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shlex
 from argparse import Namespace
 from importlib.resources import files
 from pathlib import Path
@@ -51,7 +52,8 @@ def init(args: Namespace) -> Result:
     except OSError as exc:
         raise ConfigError(f"{folder} cannot be written to: {exc}.") from exc
     shown = "\n".join(f"  {folder / path}" for path in texts)
-    text = f"Written:\n{shown}\nNext: continuous run {folder / 'query.yaml'}"
+    command = shlex.join(["continuous", "run", str(folder / "query.yaml")])
+    text = f"Written:\n{shown}\nNext: {command}"
     return Result({"directory": str(folder), "name": name, "files": [*map(str, texts)]}, text)
 
 

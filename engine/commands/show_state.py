@@ -34,9 +34,10 @@ def state(args: Namespace) -> Result:
         shown += of_stage.values()
     if wanted and not shown:
         raise ConfigError(f"No table of the state has all of {', '.join(n for n, _ in wanted)}.")
-    told = {"epoch": found.epoch, "watermark_ms": found.watermark_ms, "tables": shown}
+    watermark_ms = found.watermark_ms or None  # 0: the query has none, or none yet
+    told = {"epoch": found.epoch, "watermark_ms": watermark_ms, "tables": shown}
     parts = [
-        format_pairs({"epoch": found.epoch, "watermark": format_time(found.watermark_ms)}),
+        format_pairs({"epoch": found.epoch, "watermark": format_time(watermark_ms)}),
         *map(_described, shown),
     ]
     return Result(told, "\n\n".join(parts))

@@ -7,8 +7,9 @@ from argparse import Namespace
 from typing import Any
 
 from engine.base.clock import SystemClock
-from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
+from engine.checkpoint.rewound import is_rewind
 from engine.checkpoint.standing_by import StandingBy, standing_by
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.watermark import event_watermark_ms
@@ -55,14 +56,8 @@ def status(args: Namespace) -> Result:
             "watermark": None if watermark_ms is None else _watermark(watermark_ms),
             "remembers": _kept(last or {}),
             "busy": _busy(last or {}),
-            "run": found.run_id,
-            "generation": found.generation,
-            "process": None if found.pid is None else f"{found.pid} on {found.host}",
-            "application": found.application,
-            "Spark UI": found.application_url,
+            **_who(found, is_rewind(checkpoint.storage, found.generation)),
             "standby": _standbys(waiting),
-            "started": format_time(found.started_at_ms),
-            "heartbeat": format_time(found.heartbeat_at_ms),
         }
     )
     data = {
@@ -75,6 +70,23 @@ def status(args: Namespace) -> Result:
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
     }
     return Result(data, text)
+
+
+def _who(found: CheckpointStatus, rewound: bool) -> dict[str, object]:
+    """The run; behind a rewind there is none yet, and the process has nothing to do with one."""
+    process = None if found.pid is None else f"{found.pid} on {found.host}"
+    heartbeat = format_time(found.heartbeat_at_ms)
+    if rewound:
+        return {"generation": found.generation, "rewound": f"{heartbeat}, by process {process}"}
+    return {
+        "run": found.run_id,
+        "generation": found.generation,
+        "process": process,
+        "application": found.application,
+        "Spark UI": found.application_url,
+        "started": format_time(found.started_at_ms),
+        "heartbeat": heartbeat,
+    }
 
 
 def _standbys(waiting: list[StandingBy]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,15 @@ def test_a_folder_may_be_called_as_what_means_something(tmp_path: Path, name: st
     assert main(["init", str(tmp_path / name)]) == 0
     assert load_spec(tmp_path / name / "query.yaml").name in (name, f"query_{name}")
     assert "def timedelta()" not in (tmp_path / name / "dag.py").read_text()
+
+
+def test_what_comes_next_is_a_command_that_a_shell_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / "My shop's 2nd")]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    specification = str(tmp_path / "My shop's 2nd" / "query.yaml")
+    assert shlex.split(said.removeprefix("Next: ")) == ["continuous", "run", specification]
 
 
 def test_nothing_is_overwritten(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,6 +15,7 @@ import pytest
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import write_fingerprint
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.sinks.files.file_sink_log import FOLDER, FileSinkLog, SinkFile
 from tests.unit.test_cli import GOLDEN, RATE, Captured, called, called_json
@@ -58,6 +61,21 @@ def test_rewind_with_the_sink_that_the_checkpoint_tells(
     _, status = called_json(capsys, "status", spark_checkpoint)
     assert (status["state"], status["epoch"], status["pins"]) == ("STOPPED", 5, [])
     assert status["fingerprint"]["sink"]["format"] == "parquet"
+
+
+def test_status_tells_a_rewind_as_one_and_not_as_a_run(
+    spark_checkpoint: Path, out: Path, capsys: Captured
+) -> None:
+    record_sink(spark_checkpoint, "parquet", path=str(out))
+    assert called(capsys, "rewind", spark_checkpoint, "--to-epoch", "5")[0] == 0
+    _, text, _ = called(capsys, "status", spark_checkpoint)
+    told = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert re.fullmatch(rf"\S+Z, by process {os.getpid()} on \S+", told["rewound"])
+    assert not told.keys() & {"run", "process", "started", "heartbeat"}
+    Lease.acquire(Checkpoint(str(spark_checkpoint)), run_id="run-1").release(QueryState.STOPPED)
+    _, text, _ = called(capsys, "status", spark_checkpoint)
+    assert "rewound" not in text
+    assert re.search(rf"^process +{os.getpid()} on ", text, re.M)
 
 
 def test_rewind_with_a_specification(

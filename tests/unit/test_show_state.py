@@ -35,7 +35,7 @@ def query(tmp_path: Path) -> Query:
 def test_the_tables(query: Query, capsys: Captured) -> None:
     code, text, _ = called(capsys, "state", query.checkpoint.url)
     assert code == 0
-    assert "epoch      9" in text
+    assert "epoch  9" in text
     assert "stage 1, shelf, counts: 9 rows" in text
     assert "word  until  count" in text
     code, found = called_json(capsys, "state", query.checkpoint.url, "--rows", "2")
@@ -134,6 +134,13 @@ def test_a_query_without_state(capsys: Captured) -> None:
     code, _, err = called(capsys, "state", GOLDEN / RATE)
     assert code == 2
     assert "keeps no state that this engine has written" in err
+
+
+def test_a_watermark_is_told_where_there_is_one(query: Query, capsys: Captured) -> None:
+    _, text, _ = called(capsys, "state", query.checkpoint.url, "--epoch", "9")
+    assert "watermark" not in text
+    _, found = called_json(capsys, "state", query.checkpoint.url, "--epoch", "9")
+    assert found["watermark_ms"] is None
 
 
 def test_status_tells_watermark_and_state(query: Query, capsys: Captured) -> None:
