@@ -62,6 +62,12 @@ class OffsetEntry:
             assert len(self.source_names) == len(self.offsets), "one name per offset"
 
     @property
+    def is_in_order(self) -> bool:
+        """Whether the offsets are known to be in the plan's order."""
+        names = self.source_names or ()
+        return len(names) < 2 or all(name.isdecimal() for name in names)
+
+    @property
     def is_micro_batch(self) -> bool:
         """Whether Spark's micro-batches wrote it."""
         return self.metadata is not None and _WRITTEN_BY not in self.metadata
