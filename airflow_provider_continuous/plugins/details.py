@@ -29,6 +29,7 @@ from engine.checkpoint.rewound import is_rewind
 from engine.checkpoint.standing_by import standing_by
 from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
+from engine.history.measures import rate_of
 
 EPOCHS_SHOWN = 50
 AT_ONCE = 8
@@ -113,7 +114,7 @@ def _epoch(
         "committed_at_ms": committed_at_ms,
         "rows": report.get("numInputRows"),
         "rows_out": rows_written(report),
-        "rows_per_second": report.get("inputRowsPerSecond"),
+        "rows_per_second": rate_of(report),
         "latency_p50_ms": latency.get("p50"),
         "latency_p99_ms": latency.get("p99"),
         "open_ms": report.get("batchDuration"),

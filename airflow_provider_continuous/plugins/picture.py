@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.checkpoint.summary import rows_written
+from engine.history.measures import rate_of
 from engine.progress.report import busy_share
 from engine.redaction.logs import redact
 
@@ -52,7 +53,7 @@ def _sources(
                 "steps": _steps(part.get("steps")),
                 "numbers": [
                     ("rows", seen.get("numInputRows"), "count"),
-                    ("rows/s", seen.get("inputRowsPerSecond"), "count"),
+                    ("rows/s", rate_of(seen), "count"),
                     ("epoch open", report.get("batchDuration"), "ms"),
                     *_busy(times[number : number + 1]),
                 ],

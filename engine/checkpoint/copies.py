@@ -22,7 +22,6 @@ A copy that was interrupted is no checkpoint yet; the same call goes on with it.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +39,7 @@ from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
 from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.whose_state import version_of_spark
 from engine.errors import CheckpointError, ConfigError, ContinuousError
 from engine.snapshots.names import FOLDER as STATE
 from engine.snapshots.names import SnapshotName
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from engine.checkpoint.checkpoint import Checkpoint
 
 _METADATA = "metadata"
-_STATE_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _TREES = ("sources", STATE)
 _TRIES_MAX = 5
 _TOGETHER_BYTES: Final = 64 << 20
@@ -297,10 +296,10 @@ def _copy_tree(
     wanted = {}
     for name, size in sorted(source.storage.files_below(tree).items()):
         base = name.rpartition("/")[2]
-        version = _STATE_VERSION.fullmatch(base)
-        # Spark's state behind epoch n is version n + 1. Later ones are not copied: the copy's query
-        # would take them for the state that its own epochs have made.
-        if tree == STATE and version is not None and int(version[1]) > to_epoch + 1:
+        version = version_of_spark(base)
+        # Later ones are not copied: the copy's query would take them for the state that its own
+        # epochs have made.
+        if tree == STATE and version is not None and version > to_epoch + 1:
             continue
         snapshot = SnapshotName.parse(f"{tree}/{name}")
         if snapshot is not None and (snapshot.epoch > to_epoch or str(snapshot) in unneeded):

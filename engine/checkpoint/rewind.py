@@ -22,7 +22,8 @@ The lease is held all the time, so no run can start, and the steps are these:
    ``control/rewound``, delete ``control/rewind``.
 
 Snapshots of state stay where they are: the entries of later epochs alone name those that the epoch
-does not need, and those of the runs behind the rewind have other names.
+does not need, and those of the runs behind the rewind have other names. Spark's have not: where it
+keeps state of later epochs, a rewind is refused.
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
@@ -54,6 +55,7 @@ from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, INTENT, read_rewound
 from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.whose_state import refuse_sparks_later_state
 from engine.errors import (
     CheckpointCorruptError,
     ConfigError,
@@ -304,6 +306,7 @@ def _check(
     :raises ContinuousError: the rewind is not possible.
     """
     pin = find_target(checkpoint, target)
+    refuse_sparks_later_state(checkpoint, pin.epoch)
     check_sink(sink, pin)
     if sink.rewind is not None:
         return pin

@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.checkpoint.watermark import event_watermark_ms
-from engine.history.measures import lag_of
+from engine.history.measures import lag_of, rate_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.folder import CheckpointFolder
@@ -117,7 +117,7 @@ def summary_of(
         committed_at_ms=committed_at_ms,
         rows=report.get("numInputRows"),
         rows_written=rows_written(report),
-        rows_per_second=report.get("inputRowsPerSecond"),
+        rows_per_second=rate_of(report),
         bad_records=report.get("numBadRecords"),
         latency_p50_ms=passed.get("p50"),
         latency_p99_ms=passed.get("p99"),

@@ -9,13 +9,16 @@ Source: Spark's ``StateStoreProviderId``, ``OperatorStateMetadataV1``, ``CommitM
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from typing import Final
 
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.noted_state import STATE
 from engine.errors import ConfigError
 
 _OF_SPARK = ("state/0/_metadata/metadata", "state/0/_metadata/v2")
+_VERSION: Final = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _HINT = "Start the query with a checkpoint of its own: it begins anew there, with no state."
 
 
@@ -41,6 +44,30 @@ def _names_stores(checkpoint: CheckpointFolder) -> bool:
     epoch = checkpoint.committed_epoch()
     commit = None if epoch < 0 else checkpoint.commits.get(epoch)
     return commit is not None and bool(commit.state_unique_ids)
+
+
+def version_of_spark(name: str) -> int | None:
+    """Return the version of the state that a file of Spark's holds: behind epoch n that is n + 1.
+    None of other files, and of those that the commit log names, which nobody else takes."""
+    found = _VERSION.fullmatch(name.rpartition("/")[2])
+    return None if found is None else int(found[1])
+
+
+def refuse_sparks_later_state(checkpoint: CheckpointFolder, epoch: int) -> None:
+    """:raises ConfigError: Spark has kept state of later epochs there: behind a rewind its query
+        would take it for the state that its own epochs have made.
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    versions = map(version_of_spark, checkpoint.storage.files_below("state/0"))
+    if any(version is not None and version > epoch + 1 for version in versions):
+        raise ConfigError(
+            f"The checkpoint {checkpoint.url} has the state of a query that Spark's micro-batches "
+            "run, and a rewind does not take that of later epochs away: Spark would take it for "
+            "the state that its own epochs have made.",
+            hint="Go on from a copy that ends there: continuous copy "
+            f"{checkpoint.url} TARGET --to-epoch {epoch}",
+            epoch=epoch,
+        )
 
 
 def refuse_own_state(checkpoint: CheckpointFolder) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from engine.base.clock import Clock, SystemClock
+from engine.history.measures import rate_of
 
 logger = logging.getLogger(__name__)
 LOG_EVERY_S = 10.0
@@ -69,7 +70,7 @@ def describe_progress(progress: Mapping[str, Any]) -> str:
     """``epoch 12, 1,002 rows/s, latency p50 0.41 ms, p99 1.20 ms``; the latency is from read to
     written, and only told for epochs of this engine that had rows. Spark may tell no rate."""
     line = f"epoch {progress['batchId']:,}"
-    rate = progress.get("inputRowsPerSecond")
+    rate = rate_of(progress)
     if rate is not None and math.isfinite(rate):
         line += f", {rate:,.0f} rows/s"
     latency = (progress.get("latencyMs") or {}).get("readToWritten")

@@ -47,7 +47,8 @@ class KeptReports:
             later("progress", partial(self._save, list(self.recent)))
 
     def save_last(self, error: ContinuousError | None) -> None:
-        """Save all, if the run still holds the checkpoint.
+        """Save all, if the run still holds the checkpoint. If there are none, those of an earlier
+        run stay.
 
         :param error: why the query ends.
         """
@@ -56,7 +57,7 @@ class KeptReports:
         else:
             self.history.mark("failed", error)
         self.history.close()
-        if self._may_write():
+        if self.recent and self._may_write():
             self._save(list(self.recent))
 
     def _save(self, reports: Sequence[dict[str, Any]]) -> None:

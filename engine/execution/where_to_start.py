@@ -30,7 +30,8 @@ def logged_entry(checkpoint: Checkpoint, streams: int, epoch: int) -> OffsetEntr
     """What the offset log says of an epoch of this query; per stream where it ends, None of a
     source that had no data yet: it ends where it begins.
 
-    :raises CheckpointError: it is of a query with another number of streams.
+    :raises CheckpointError: it is of a query with another number of streams, or of several that
+        Spark has noted by names that the user gave.
     """
     entry = checkpoint.offsets.get(epoch)
     if entry is None or len(entry.offsets) != streams:
@@ -39,6 +40,15 @@ def logged_entry(checkpoint: Checkpoint, streams: int, epoch: int) -> OffsetEntr
             f"The checkpoint {checkpoint.url} holds the offsets {offsets} of epoch {epoch}, and "
             f"the query reads {streams} stream(s).",
             hint="It belongs to another query: use the checkpoint of this one.",
+            epoch=epoch,
+        )
+    if not entry.is_in_order:
+        raise CheckpointError(
+            f"The checkpoint {checkpoint.url} holds the offsets of epoch {epoch} under the names "
+            f"of its sources: {', '.join(entry.source_names or ())}. This engine does not know "
+            "which stream is which.",
+            hint='Let Spark go on with it: trigger(processingTime="..."). Or start the query with '
+            "a checkpoint of its own.",
             epoch=epoch,
         )
     return entry

@@ -160,6 +160,16 @@ def lag_of(report: Mapping[str, Any]) -> int | None:
     return total
 
 
+def rate_of(told: Mapping[str, Any]) -> float | None:
+    """Rows read per second of a report, or of one of its sources; None if it tells none. Spark
+    tells 0 of a run's first batch, for it counts from the trigger before: that took them as fast as
+    it processed them."""
+    rate: float | None = told.get("inputRowsPerSecond")
+    if rate == 0 and told.get("numInputRows"):
+        rate = told.get("processedRowsPerSecond")
+    return rate
+
+
 def _total(operators: Any, *names: str) -> int | None:
     """The sum of the first of these numbers that each operator has."""
     found = [

@@ -27,6 +27,7 @@ from engine.coordinator.events import DrainAsked, RunFailed
 from engine.errors import ContinuousError, StaleRunError
 from engine.execution.ending import EndEvent
 from engine.execution.history_keeper import HistoryKeeper
+from engine.execution.kept_reports import RECENT_PROGRESS_MAX
 from engine.execution.lease_keeper import LeaseKeeper
 from engine.sinks.reopen import recorded_sink
 from engine.spark.failure import describe_error
@@ -77,7 +78,9 @@ class SparkExecution:
         self._in_history = -1
         """The last epoch that is."""
         self._saved: str | None = None
-        """The time of the last progress report that is in the checkpoint."""
+        """The time of the last progress report that was looked at."""
+        self._reports: dict[int, dict[str, Any]] | None = None
+        """By epoch, those that are in the checkpoint; None before they were read."""
         self._terminated = threading.Event()
         """Spark's query has ended."""
         self._released = threading.Event()
@@ -152,21 +155,32 @@ class SparkExecution:
         if last is None or last["timestamp"] == self._saved:
             return
         try:
-            reports = [json.loads(report.json) for report in query.recentProgress]
-            # A trigger without data reports the batch that it would have begun.
             committed = self.checkpoint.committed_epoch()
             # Under the run that holds the lease: Spark's own id of it is known to nobody else.
-            kept = [{**r, "runId": self.run_id} for r in reports if r["batchId"] <= committed]
-            self.checkpoint.progress.write(kept)
+            told = [
+                {**json.loads(report.json), "runId": self.run_id} for report in query.recentProgress
+            ]
+            # A trigger without data reports the batch that it would have begun.
+            ran = [r for r in told if r["batchId"] <= committed and "addBatch" in r["durationMs"]]
+            if ran:
+                self._keep_reports(ran)
             self._saved = last["timestamp"]
-            self._keep_history(kept)
+            self._keep_history(ran)
         except (OSError, ValueError, ContinuousError) as exc:
             logger.warning("progress was not saved: %s", exc)
 
+    def _keep_reports(self, ran: Sequence[dict[str, Any]]) -> None:
+        """Behind those of earlier runs, which may have been the last that had data."""
+        progress = self.checkpoint.progress
+        if self._reports is None:
+            self._reports = {report.get("batchId", -1): report for report in progress.read()}
+        self._reports |= {report["batchId"]: report for report in ran}
+        self._reports = dict(sorted(self._reports.items())[-RECENT_PROGRESS_MAX:])
+        progress.write(list(self._reports.values()))
+
     def _keep_history(self, reports: Sequence[Mapping[str, Any]]) -> None:
         for report in reports:
-            # A trigger without data has the same number, and adds nothing.
-            if report["batchId"] > self._in_history and "addBatch" in report["durationMs"]:
+            if report["batchId"] > self._in_history:
                 self._in_history = report["batchId"]
                 self._history.add(report)
 

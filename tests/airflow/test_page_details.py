@@ -235,10 +235,11 @@ def test_a_report_of_sparks_has_offsets_as_json_and_rows_out_that_nobody_counts(
     partitions: list[tuple[str, int, int]],
 ) -> None:
     live.commit(0)
-    source = {"description": "a source", "startOffset": first, "endOffset": last}
+    rates = {"numInputRows": 20, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 40.0}
+    source = {"description": "a source", "startOffset": first, "endOffset": last, **rates}
     sink = {"description": "FileSink[/out]", "numOutputRows": -1}
     live.checkpoint.progress.write(
-        [report(0, sources=[{**source, "latestOffset": last}], sink=sink)]
+        [report(0, sources=[{**source, "latestOffset": last}], sink=sink, **rates)]
     )
 
     found = query_details(KnownQuery(live.location), with_records=False)
@@ -247,6 +248,8 @@ def test_a_report_of_sparks_has_offsets_as_json_and_rows_out_that_nobody_counts(
     assert told == partitions
     assert (found["epochs"][0]["offsets"], found["epochs"][0]["rows_out"]) == ([last], None)
     assert found["picture"][-1][0]["numbers"][0] == ("rows", None, "count")
+    assert found["picture"][0][0]["numbers"][1] == ("rows/s", 40.0, "count")
+    assert found["epochs"][0]["rows_per_second"] == 40.0, "of Spark's first batch"
     assert pages_of(live, monkeypatch).get("/query", params={"at": "/x"}).status_code == 200
 
 

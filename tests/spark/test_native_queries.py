@@ -151,6 +151,21 @@ def test_a_bounded_query_ends_by_itself_and_goes_on_next_time(
     assert rows == {f"{run}{number}" for run in range(2) for number in range(3)}
 
 
+def test_reports_of_earlier_runs_stay_and_triggers_without_data_leave_none(
+    spark: SparkSession, tmp_path: Path, checkpoint: Checkpoint, start: Start
+) -> None:
+    (tmp_path / "in").mkdir()
+    df = spark.readStream.format("text").load(str(tmp_path / "in"))
+    reported = []
+    for rows in (1, 0, 2):
+        if rows:
+            (tmp_path / "in" / f"{rows}.txt").write_text("row\n" * rows)
+        assert start(into(df, checkpoint, availableNow=True)).awaitTermination(WAIT_S)
+        reports = checkpoint.progress.read()
+        reported.append([(each["batchId"], each["numInputRows"]) for each in reports])
+    assert reported == [[(0, 1)], [(0, 1)], [(0, 1), (1, 2)]]
+
+
 def test_a_drain_commits_the_running_batch_and_begins_no_other(
     spark: SparkSession, checkpoint: Checkpoint, start: Start
 ) -> None:

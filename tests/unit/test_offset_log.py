@@ -56,6 +56,20 @@ def test_bytes(entry: OffsetEntry, content: bytes) -> None:
     assert deserialize(content) == entry
 
 
+def test_offsets_of_sources_that_are_named_by_number_come_in_the_order_of_the_plan() -> None:
+    """Spark 4.2 writes a map of them: these are the lines of a union of two folders."""
+    lines = (
+        b'v2\n{"batchWatermarkMs":0,"sourceMetadataInfo":{}}\n1:{"logOffset":5}\n0:{"logOffset":3}'
+    )
+    entry = deserialize(lines)
+    assert entry.offsets == ({"logOffset": 3}, {"logOffset": 5})
+    assert entry.source_names == ("0", "1")
+    many = deserialize(
+        b"v2\n{}\n" + b"\n".join(b"%d:%d" % (n, n) for n in (10, 2, 0, 1, *range(3, 10)))
+    )
+    assert many.offsets == tuple(range(11))
+
+
 def test_metadata_of_micro_batches_is_carried_on_and_told_apart() -> None:
     by_spark = OffsetEntry((7,), {"batchWatermarkMs": 5, "conf": {"a": "b"}})
     here = OffsetEntry((8,), carried_on(by_spark.metadata))

@@ -151,6 +151,8 @@ def test_a_report_in_one_line() -> None:
     assert describe_progress(empty) == describe_progress(report(5)) == "epoch 5, 1,234 rows/s"
     for rate in (None, float("nan")):  # as Spark has it of a trigger that took no time
         assert describe_progress(report(5, inputRowsPerSecond=rate)) == "epoch 5"
+    first = report(0, numInputRows=150, inputRowsPerSecond=0.0, processedRowsPerSecond=216.5)
+    assert describe_progress(first) == "epoch 0, 216 rows/s"
 
 
 def test_a_terminal_shows_one_line_that_changes() -> None:

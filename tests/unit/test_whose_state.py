@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
 from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.rewind import rewind
 from engine.checkpoint.watermark import committed_watermark
 from engine.checkpoint.whose_state import refuse_own_state, refuse_sparks_state
 from engine.errors import ConfigError
@@ -37,6 +39,24 @@ def test_spark_s_state(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "copy" / "state" / "0" / part, ignore_errors=True)
     with pytest.raises(ConfigError, match="read by Spark alone"):
         refuse_sparks_state(found)
+
+
+def test_a_rewind_leaves_no_state_of_spark_that_its_query_would_take_for_its_own(
+    tmp_path: Path,
+) -> None:
+    """Spark loads the newest snapshot below a version, whichever run has written it."""
+    shutil.copytree(GOLDEN / "spark-4.3-window-watermark", tmp_path / "copy")
+    found = Checkpoint(str(tmp_path / "copy"))
+    last = found.committed_epoch()
+    for version in range(2, last + 2):  # the golden one has the first alone
+        found.storage.create(f"state/0/0/{version}.delta", b"")
+    with pytest.raises(ConfigError, match="later epochs") as caught:
+        rewind(found, last - 1, accept_repeats=True)
+    assert f"copy {found.url} TARGET --to-epoch {last - 1}" in str(caught.value)
+    assert found.committed_epoch() == last
+    copied = Checkpoint(str(tmp_path / "target"))
+    copy_checkpoint(found, copied, last - 1)
+    assert rewind(copied, last - 1, accept_repeats=True).to_epoch == last - 1, "nothing is later"
 
 
 def test_stores_that_the_commit_log_names(tmp_path: Path) -> None:

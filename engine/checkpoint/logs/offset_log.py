@@ -13,8 +13,9 @@ own::
 
     {"batchWatermarkMs":0,"batchTimestampMs":1795174660561,"conf":{},"writtenBy":"continuous"}
 
-Version 2, written by Spark's micro-batches with named sources, has ``<source>:<offset>`` lines and
-always metadata. Source: Spark OffsetSeqLog.
+Version 2, written by Spark's micro-batches from 4.2 on if they are told to, has
+``<source>:<offset>`` lines and always metadata. Sources that the user does not name are named by
+their number in the plan; Spark writes the lines in an order of its own. Source: Spark OffsetSeqLog.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _OF_ONE_EPOCH = (
 class OffsetEntry:
     """The end of an epoch.
 
-    :param offsets: per source in the plan's order; None if the source has none yet.
+    :param offsets: per source in the plan's order, or in the order of the lines if the user has
+        named the sources; None if the source has none yet.
     :param metadata: what Spark's micro-batches note: watermark, time, settings.
     :param source_names: per offset; version 2 only.
     """
@@ -58,6 +60,12 @@ class OffsetEntry:
             assert self.metadata is not None, "version 2 always has metadata"
             assert self.source_names is not None, "version 2 names its sources"
             assert len(self.source_names) == len(self.offsets), "one name per offset"
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the offsets are known to be in the plan's order."""
+        names = self.source_names or ()
+        return len(names) < 2 or all(name.isdecimal() for name in names)
 
     @property
     def is_micro_batch(self) -> bool:
@@ -107,14 +115,16 @@ def deserialize(data: bytes) -> OffsetEntry:
         return OffsetEntry(tuple(map(_offset, offset_lines)), metadata, version)
     if metadata is None:
         raise ValueError("Incomplete log file: version 2 always has metadata.")
-    names, offsets = [], []
+    named = []
     for line in offset_lines:
         name, colon, offset = line.partition(":")
         if not colon:
             raise ValueError(f"Invalid OffsetMap format: {line}")
-        names.append(name)
-        offsets.append(_offset(offset))
-    return OffsetEntry(tuple(offsets), metadata, version, tuple(names))
+        named.append((name, _offset(offset)))
+    if all(name.isdecimal() for name, _ in named):
+        named.sort(key=lambda each: int(each[0]))
+    names, offsets = zip(*named, strict=True)
+    return OffsetEntry(offsets, metadata, version, names)
 
 
 def _offset(line: str) -> JSON | None:
