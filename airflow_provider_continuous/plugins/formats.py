@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import Any, Final
 
 from engine.base.moments import iso_timestamp
 
 NOTHING = "\N{EN DASH}"
+_TURNS: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""What says in which direction the text behind it is read, by its escape."""
+
+
+def finalized(value: Any) -> Any:
+    """A name, or an error, that would turn the text behind it round is shown with what it says of
+    the direction. What a template has escaped itself stays as it is."""
+    return value.translate(_TURNS) if type(value) is str else value
 
 
 def number(value: float | None, digits: int = 0) -> str:

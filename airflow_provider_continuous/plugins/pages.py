@@ -207,6 +207,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=formats.finalized,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -201,3 +201,31 @@ def test_a_rewind_is_told_as_one_and_not_as_a_run_whose_process_has_ended(
 
     live.hold("run-2")
     assert "Rewound" not in text_of(own_page(live, monkeypatch), "about")
+
+
+def test_what_turns_the_direction_of_text_is_shown_and_not_obeyed(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    live.commit(0)
+    live.checkpoint.progress.write([{"batchId": 0, "runId": "r", "name": "or\u202eders\u2066"}])
+    assert live.lease is not None
+    live.lease.heartbeat(last_error="\u2067No such file")
+
+    for page in (own_page(live, monkeypatch), list_page(live, monkeypatch)):
+        assert not set("\u202e\u2066\u2067") & set(page)
+        assert r"or\u202eders\u2066" in page
+        assert r"\u2067No such file" in page
+
+
+def test_a_location_that_turns_the_direction_of_text_is_asked_for_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned = LiveCheckpoint(f"{tmp_path}/a\u202eb")
+    turned.commit(0)
+
+    page = own_page(turned, monkeypatch)
+
+    assert f'name="at" value="{turned.location}"' in page
+    assert "a%E2%80%AEb&amp;window=5m" in page
+    assert "\u202e" not in text_of(page)
