@@ -16,6 +16,7 @@ from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import (
     SHOWN_FIRST,
     WINDOWS,
+    Window,
     nothing_drawn,
     series_of,
 )
@@ -40,7 +41,7 @@ def query_details(
     *,
     with_records: bool,
     any_letters: bool = False,
-    window: str = SHOWN_FIRST,
+    window: Window = SHOWN_FIRST,
     up_to: int | None = None,
 ) -> dict[str, Any]:
     """Look at one query, with epochs, newest first, its pins, and its charts.
@@ -91,7 +92,7 @@ def query_details(
     }
 
 
-def _series(checkpoint: Checkpoint, window: str, epoch: int) -> dict[str, Any]:
+def _series(checkpoint: Checkpoint, window: Window, epoch: int) -> dict[str, Any]:
     kept, now_ms = read_history(checkpoint), time.time() * 1000
     ends_ms = [point.end_ms for point in kept.points()]
     drawn = seen_since(kept, round(now_ms - WINDOWS[window] * 1000))

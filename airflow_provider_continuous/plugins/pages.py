@@ -38,7 +38,7 @@ from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.plugins.queries import find_query, look_at_all, rows_of
 from airflow_provider_continuous.plugins.selecting import COLUMNS, Wanted, group_of, select
-from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
+from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, Window
 from airflow_provider_continuous.view.addresses import quoted
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
@@ -48,7 +48,6 @@ from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
 
 _HERE = Path(__file__).parent
-Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
 UpTo = Annotated[int | None, BeforeValidator(lambda text: text or None), Query(ge=0)]
 """An epoch; an empty field of a form is none."""
 _POLICY = (
@@ -154,7 +153,9 @@ def _listing(person: Viewer) -> dict[str, Any]:
     return listing
 
 
-def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
+def _details(
+    person: Viewer, query: KnownQuery, window: Window, up_to: int | None
+) -> dict[str, Any]:
     rights = {
         "with_records": person.may_read_logs(query),
         "any_letters": person.edits_all_dags,
