@@ -27,7 +27,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import read_history, seen_since
 from engine.checkpoint.rewound import read_rewound
-from engine.checkpoint.standing_by import standing_by
+from engine.checkpoint.standing_by import may_be_asked, standing_by
 from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
 
@@ -83,6 +83,7 @@ def query_details(
         "up_to": up_to,
         "epochs": list(reversed(epochs)),
         "standbys": [each.to_dict() for each in standing_by(checkpoint.storage)],
+        "may_be_ended": may_be_asked(checkpoint.storage, overview.status.state),
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last, checkpoint.committed_offsets),

@@ -17,7 +17,9 @@ from airflow_provider_continuous.plugins.queries import named_query
 from airflow_provider_continuous.view.known import Owner
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
+from engine.base.clock import SystemClock
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
 from tests.waiting import wait_until
@@ -229,3 +231,31 @@ def test_a_location_that_turns_the_direction_of_text_is_asked_for_as_it_is(
     assert f'name="at" value="{turned.location}"' in page
     assert "a%E2%80%AEb&amp;window=5m" in page
     assert "\u202e" not in text_of(page)
+
+
+def ending(page: str) -> dict[str, bool]:
+    """Which ways to end a query the page offers: name → whether it may be clicked."""
+    found = re.findall(r'<button[^>]*data-act="(drain|stop)"[^>]*>', page)
+    assert found == ["drain", "stop"]
+    tags = re.findall(r'<button[^>]*data-act="(?:drain|stop)"[^>]*>', page)
+    return {name: " disabled" not in tag for name, tag in zip(found, tags, strict=True)}
+
+
+def test_a_query_that_has_ended_is_not_offered_to_be_ended(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    running = own_page(live, monkeypatch)
+    assert ending(running) == {"drain": True, "stop": True}
+    assert "Nobody runs it" not in text_of(running, "ends")
+
+    live.lose()
+    lost = own_page(live, monkeypatch)
+    assert ending(lost) == {"drain": False, "stop": False}
+    assert "Nobody runs it: it is lost." in text_of(lost, "ends")
+    OwnNote(live.checkpoint.storage, SystemClock()).tell()
+    assert ending(own_page(live, monkeypatch)) == {"drain": True, "stop": True}
+
+    live.hold("run-2")
+    live.end(QueryState.STOPPED)
+    assert "Nobody runs it: it is stopped." in text_of(own_page(live, monkeypatch), "ends")
