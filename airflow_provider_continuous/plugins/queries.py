@@ -27,7 +27,6 @@ from engine.redaction.logs import redact
 
 UNREADABLE = "UNREADABLE"
 """The state of a query, or of a root, that cannot be read now."""
-OWNERS_SHOWN = 5
 Seen = Callable[[list[KnownQuery]], list[KnownQuery]]
 """Picks the queries that a person may see."""
 
@@ -157,4 +156,4 @@ def rows_of(listing: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _told(query: KnownQuery) -> list[dict[str, Any]]:
-    return [asdict(owner) for owner in query.owners[:OWNERS_SHOWN]]
+    return [asdict(owner) for owner in query.owners]
