@@ -431,7 +431,7 @@ def test_a_name_that_is_no_text_darkens_no_page(
         **look_at(running.checkpoint, running.location).to_dict(),
         "owners": [],
     }
-    listing = {"roots": [], "absent_roots": [], "queries": [row], "problems": []}
+    listing = {"roots": [], "absent_roots": [], "queries": [row], "absent": [], "problems": []}
     monkeypatch.setattr(pages, "look_at_all", lambda seen: listing)
 
     for path in ("/", "/query"):

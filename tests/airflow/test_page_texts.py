@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,10 +45,20 @@ def own_page(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def list_page(
-    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch, owners: tuple[dict[str, Any], ...] = ()
+    live: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    owners: tuple[dict[str, Any], ...] = (),
+    absent: Sequence[Owner] = (),
 ) -> str:
     query = {**look_at(live.checkpoint, live.location).to_dict(), "owners": list(owners)}
-    found: dict[str, Any] = {"roots": [], "absent_roots": [], "queries": [query], "problems": []}
+    not_there = [{"location": each.location, "owners": [asdict(each)]} for each in absent]
+    found: dict[str, Any] = {
+        "roots": [],
+        "absent_roots": [],
+        "queries": [query],
+        "absent": not_there,
+        "problems": [],
+    }
     monkeypatch.setattr(pages, "look_at_all", lambda seen: found)
     app = pages.create_app()
     app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)
@@ -90,6 +102,19 @@ def test_all_tasks_that_have_told_of_a_query_are_found_on_its_page(
     for each in known:
         assert f'href="/dags/orders/runs/a%20run/tasks/{each.task_id}"' in page
     assert " more" not in text_of(page, "about").partition("Checkpoint")[0]
+
+
+def test_a_start_that_failed_before_there_was_a_checkpoint_is_found_from_the_list(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [owner(f"start{number}", f"/data/failed{number}") for number in range(21, -1, -1)]
+
+    page = list_page(live, monkeypatch, absent=told)
+
+    assert 'href="/query?at=%2Fdata%2Ffailed21"' in page
+    assert 'href="/dags/orders/runs/a%20run/tasks/start21"' in page
+    assert text_of(page, "absent").partition("start2 ")[2].startswith("and 2 more")
+    assert '%2Fdata%2Ffailed1"' not in page
 
 
 def test_a_query_that_a_task_has_told_of_and_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -185,6 +185,9 @@ def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_pat
     (query,) = shown["queries"]
     assert (query["checkpoint_location"], query["owners"][0]["dag_id"]) == (live.location, "dag")
     assert shown["problems"] == []
+    assert [each["location"] for each in shown["absent"]] == [f"{tmp_path}/never-started"]
+    assert [each["dag_id"] for each in shown["absent"][0]["owners"]] == ["dag"]
+    assert all_queries([], owners, lambda queries: [])["absent"] == []
     assert named_query([], owners, live.location).location == live.location
     for nobodys in (f"{tmp_path}/never-started", f"{tmp_path}/other", "relative"):
         with pytest.raises(NotBelowRootsError):
