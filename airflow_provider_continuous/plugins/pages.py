@@ -9,6 +9,7 @@ security policy keeps it so.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,6 +55,9 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
+
+_PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Of all answers: they may hold records and logs."""
 
 
 def create_app() -> FastAPI:
@@ -173,6 +177,9 @@ def _details(
 class _AnyTextAsJson(JSONResponse):
     """In ASCII: an error may name a file whose name is no text, which UTF-8 could not spell."""
 
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        super().init_headers({**(headers or {}), **_PRIVATE})
+
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
@@ -237,8 +244,7 @@ def _html(
     )
     headers = {
         "Content-Security-Policy": _POLICY,
-        "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",
-        "Cache-Control": "no-store",
+        **_PRIVATE,
     }
     return HTMLResponse(encodable(text), headers=headers)

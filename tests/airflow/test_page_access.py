@@ -473,3 +473,20 @@ def test_a_checkpoint_whose_folder_is_no_text_has_its_page(
     )
     assert asked.status_code == 200
     assert [pin.epoch for pin in of_no_text.checkpoint.pins()] == [1]
+
+
+def test_no_answer_is_kept_by_who_carries_it(
+    client: TestClient, known: Any, running: LiveCheckpoint
+) -> None:
+    """Records and logs are in the JSON, too; so it is after who has logged in has left."""
+    known("edited")
+    at = {"at": running.location}
+
+    for told in (
+        client.get("/query", params=at),
+        client.get("/query.json", params=at),
+        act(client, "pin", name="p"),
+        client.get("/query.json"),
+    ):
+        assert told.headers["cache-control"] == "no-store", told.url
+        assert told.headers["x-content-type-options"] == "nosniff"
