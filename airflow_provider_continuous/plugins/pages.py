@@ -56,6 +56,9 @@ _POLICY = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
 
+_BODY = (
+    "The body must be a JSON object, of Content-Type application/json: {} if nothing is to be said."
+)
 _PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Of all answers: they may hold records and logs."""
 
@@ -202,7 +205,12 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _misread(request: Request, error: Exception) -> Response:
     """An address that asks for what there is not, such as a window of history."""
     assert isinstance(error, RequestValidationError)
-    told = [f"{each['loc'][-1]}={each['input']!r}: {each['msg']}." for each in error.errors()]
+    told = [
+        _BODY
+        if each["loc"][0] == "body"
+        else f"{each['loc'][-1]}={each['input']!r}: {each['msg']}."
+        for each in error.errors()
+    ]
     return await _refused(request, HTTPException(422, " ".join(told)))
 
 
