@@ -134,8 +134,10 @@ def test_the_standby_of_a_lost_run_is_asked_to_end(
 
 
 def test_one_epoch_is_no_epochs(client: TestClient, ended: LiveCheckpoint) -> None:
-    assert act(client, "rewind", to_epoch=8).json()["message"].startswith(
-        "1 epoch would be undone, 9. "
+    assert (
+        act(client, "rewind", to_epoch=8)
+        .json()["message"]
+        .startswith("1 epoch would be undone, 9. ")
     )
     pruned = act(client, "prune", keep_epochs=9).json()["message"]
     assert pruned.startswith("1 epoch, 2 files, ")

@@ -26,9 +26,11 @@ class Server:
     """Answers the browser, unless it is away."""
 
     def __init__(self, app: TestClient) -> None:
-        self._app, self.is_away = app, False
+        self._app, self.is_away, self.logs_out = app, False, False
 
     def answer(self, route: Route) -> None:
+        if self.logs_out:
+            return route.fulfill(status=401, json={"detail": "Not authenticated"})
         if self.is_away:
             return route.abort("connectionrefused")
         asked = route.request
@@ -106,3 +108,11 @@ def test_what_becomes_of_an_epoch_without_its_pin_is_told(
     expect(shown.get_by_role("dialog")).to_contain_text(
         "Remove the pin mine? Its epoch is then pruned as any other."
     )
+
+
+def test_who_is_logged_out_meanwhile_is_told_so_by_an_action(shown: Page, server: Server) -> None:
+    server.logs_out = True
+
+    shown.get_by_role("button", name="Look what would go").click()
+
+    expect(shown.locator("#done")).to_contain_text("You are logged out, and nothing was done")
