@@ -116,3 +116,24 @@ def test_who_is_logged_out_meanwhile_is_told_so_by_an_action(shown: Page, server
     shown.get_by_role("button", name="Look what would go").click()
 
     expect(shown.locator("#done")).to_contain_text("You are logged out, and nothing was done")
+
+
+def test_a_watermark_ahead_of_the_clock_is_drawn_below_zero(shown: Page) -> None:
+    shown.evaluate(
+        """() => {
+            const known = JSON.parse(document.getElementById("series").textContent);
+            for (const [name, values] of Object.entries(known))
+                if (Array.isArray(values)) known[name] = name === "at_s" ? [1, 2, 3] : [];
+            known.watermark_lag_ms = [-90000, -300000, -15000];
+            document.getElementById("series").textContent = JSON.stringify(known);
+            document.dispatchEvent(new Event("looked"));
+        }"""
+    )
+
+    chart = shown.locator("figure").filter(has_text="Watermark behind the clock")
+    expect(chart.get_by_role("img")).to_have_attribute(
+        "aria-label", "Watermark behind the clock. Now: behind -15.0 s."
+    )
+    scale = shown.evaluate("uPlot.sync('page').plots[0].scales.y")
+    assert scale["min"] <= -300_000
+    assert scale["max"] >= 0
