@@ -51,7 +51,7 @@ class Listing:
     :param queries: by location.
     :param errors: by location: of a query, or of a folder that cannot be listed. A query can be in
         both: then this is why it is shown as it was seen earlier.
-    :param absent: roots that are not there: nothing was ever written to them.
+    :param absent: roots, or checkpoints that were asked for, that are not there.
     :param looked_at_s: when, by the monotonic clock, which nobody sets.
     """
 
@@ -160,7 +160,7 @@ def _glance(location: str) -> _Found:
     checkpoint = open_location(location)
     glance = checkpoint.glance()
     if glance is None and not checkpoint.exists():
-        return _Found()  # its start has failed, or it was deleted
+        return _Found(is_absent=True)  # its start has failed, or it was deleted
     return _Found(overview_of(glance or checkpoint.look(), location))
 
 

@@ -19,7 +19,7 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.plugins.access import Person, Viewer
-from airflow_provider_continuous.plugins.formats import size
+from airflow_provider_continuous.plugins.formats import count, size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.checkpoint.pins import Pin, get_pin
@@ -135,8 +135,9 @@ def _prune(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
     verb = "would be removed" if report.dry_run else "were removed"
     left = "" if report.kept_from is None else f" Epochs from {report.kept_from:,} on stay."
     return {
-        "message": f"{report.removed_epochs:,} epochs, {report.removed_files:,} files, "
-        f"{size(report.removed_bytes)} {verb}.{left} Pins stay.",
+        "message": f"{count(report.removed_epochs, 'epoch')}, "
+        f"{count(report.removed_files, 'file')}, {size(report.removed_bytes)} {verb}.{left} "
+        "Pins stay.",
         "report": report.to_dict(),
     }
 
@@ -164,9 +165,9 @@ def _rewind(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
 def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
     """What a rewind would undo; epochs that are pruned, behind a pin, go as well."""
     undone = committed - target.epoch
-    epochs = f"{undone:,} epochs would be undone"
+    epochs = f"{count(undone, 'epoch')} would be undone"
     if undone:
-        epochs += f", {target.epoch + 1:,} to {committed:,}"
+        epochs += f", {target.epoch + 1:,}" + (f" to {committed:,}" if undone > 1 else "")
     rows = _of_their_rows(RewindableSink.of(recorded_sink(hook.checkpoint)), target)
     pins = [pin.name for pin in hook.pins() if pin.epoch > target.epoch]
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""

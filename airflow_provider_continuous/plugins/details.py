@@ -16,6 +16,7 @@ from airflow_provider_continuous.plugins.picture import picture_of
 from airflow_provider_continuous.plugins.series import (
     SHOWN_FIRST,
     WINDOWS,
+    Window,
     nothing_drawn,
     series_of,
 )
@@ -26,7 +27,7 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import read_history, seen_since
 from engine.checkpoint.rewound import is_rewind
-from engine.checkpoint.standing_by import standing_by
+from engine.checkpoint.standing_by import may_be_asked, standing_by
 from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
 from engine.history.measures import rate_of
@@ -41,7 +42,7 @@ def query_details(
     *,
     with_records: bool,
     any_letters: bool = False,
-    window: str = SHOWN_FIRST,
+    window: Window = SHOWN_FIRST,
     up_to: int | None = None,
 ) -> dict[str, Any]:
     """Look at one query, with epochs, newest first, its pins, and its charts.
@@ -82,6 +83,7 @@ def query_details(
         "up_to": up_to,
         "epochs": list(reversed(epochs)),
         "standbys": [each.to_dict() for each in standing_by(checkpoint.storage)],
+        "may_be_ended": may_be_asked(checkpoint.storage, overview.status.state),
         "pins": [pin.to_dict() for pin in checkpoint.pins()],
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last, checkpoint.committed_offsets),
@@ -91,7 +93,7 @@ def query_details(
     }
 
 
-def _series(checkpoint: Checkpoint, window: str, epoch: int) -> dict[str, Any]:
+def _series(checkpoint: Checkpoint, window: Window, epoch: int) -> dict[str, Any]:
     kept, now_ms = read_history(checkpoint), time.time() * 1000
     ends_ms = [point.end_ms for point in kept.points()]
     drawn = seen_since(kept, round(now_ms - WINDOWS[window] * 1000))

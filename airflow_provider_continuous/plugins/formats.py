@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import time
+from typing import Any, Final
 
 from engine.base.moments import iso_timestamp
 
 NOTHING = "\N{EN DASH}"
+_TURNS: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""What says in which direction the text behind it is read, by its escape."""
+
+
+def finalized(value: Any) -> Any:
+    """A name, or an error, that would turn the text behind it round is shown with what it says of
+    the direction. What a template has escaped itself stays as it is."""
+    return value.translate(_TURNS) if type(value) is str else value
 
 
 def number(value: float | None, digits: int = 0) -> str:
     """``1,234.5``; a dash for None."""
     return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def count(how_many: int, what: str) -> str:
+    """``1 file``, ``1,234 files``."""
+    return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
 
 
 def duration(seconds: float | None) -> str:

@@ -9,6 +9,7 @@ security policy keeps it so.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,7 +39,7 @@ from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.plugins.queries import find_query, look_at_all, rows_of
 from airflow_provider_continuous.plugins.selecting import COLUMNS, Wanted, group_of, select
-from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS
+from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, Window
 from airflow_provider_continuous.view.addresses import quoted
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
@@ -48,13 +49,18 @@ from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
 
 _HERE = Path(__file__).parent
-Window = Annotated[str, Query(pattern=f"^({'|'.join(WINDOWS)})$")]
 UpTo = Annotated[int | None, BeforeValidator(lambda text: text or None), Query(ge=0)]
 """An epoch; an empty field of a form is none."""
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
+
+_BODY = (
+    "The body must be a JSON object, of Content-Type application/json: {} if nothing is to be said."
+)
+_PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Of all answers: they may hold records and logs."""
 
 
 def create_app() -> FastAPI:
@@ -93,7 +99,8 @@ def create_app() -> FastAPI:
             request,
             all=rows,
             roots=listing["roots"],
-            absent=listing["absent_roots"],
+            absent_roots=listing["absent_roots"],
+            absent=listing["absent"],
             counts={group: groups.count(group) for group in groups},
             states=sorted({row["state"] for row in rows}),
             dags=sorted(dags),
@@ -154,7 +161,9 @@ def _listing(person: Viewer) -> dict[str, Any]:
     return listing
 
 
-def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) -> dict[str, Any]:
+def _details(
+    person: Viewer, query: KnownQuery, window: Window, up_to: int | None
+) -> dict[str, Any]:
     rights = {
         "with_records": person.may_read_logs(query),
         "any_letters": person.edits_all_dags,
@@ -170,6 +179,9 @@ def _details(person: Viewer, query: KnownQuery, window: str, up_to: int | None) 
 
 class _AnyTextAsJson(JSONResponse):
     """In ASCII: an error may name a file whose name is no text, which UTF-8 could not spell."""
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        super().init_headers({**(headers or {}), **_PRIVATE})
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
@@ -193,7 +205,12 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _misread(request: Request, error: Exception) -> Response:
     """An address that asks for what there is not, such as a window of history."""
     assert isinstance(error, RequestValidationError)
-    told = [f"{each['loc'][-1]}={each['input']!r}: {each['msg']}." for each in error.errors()]
+    told = [
+        _BODY
+        if each["loc"][0] == "body"
+        else f"{each['loc'][-1]}={each['input']!r}: {each['msg']}."
+        for each in error.errors()
+    ]
     return await _refused(request, HTTPException(422, " ".join(told)))
 
 
@@ -207,6 +224,7 @@ def _templates() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=formats.finalized,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -234,8 +252,7 @@ def _html(
     )
     headers = {
         "Content-Security-Policy": _POLICY,
-        "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "same-origin",
-        "Cache-Control": "no-store",
+        **_PRIVATE,
     }
     return HTMLResponse(encodable(text), headers=headers)

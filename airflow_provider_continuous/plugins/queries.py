@@ -27,7 +27,6 @@ from engine.redaction.logs import redact
 
 UNREADABLE = "UNREADABLE"
 """The state of a query, or of a root, that cannot be read now."""
-OWNERS_SHOWN = 5
 Seen = Callable[[list[KnownQuery]], list[KnownQuery]]
 """Picks the queries that a person may see."""
 
@@ -70,14 +69,16 @@ def all_queries(
 
     :param owners: which tasks have told of which.
     :param seen: picks those that are to be shown, and of their tasks those that are to be named.
-    :return: ``{roots, absent_roots, queries, problems}``; roots are absent to which nothing was
-        ever written; a problem is ``{location, error}`` of a root or a checkpoint that cannot be
-        read.
+    :return: ``{roots, absent_roots, queries, absent, problems}``; roots are absent to which nothing
+        was ever written; absent is ``{location, owners}`` where tasks have told of a query and
+        nothing is, the newest first; a problem is ``{location, error}`` of a root or a checkpoint
+        that cannot be read.
     """
     below = LISTING.below(roots)
     known = known_queries(below.queries, owners, RESOLVER.places)
     apart = LISTING.at(each.location for each in known if each.location not in below.queries)
     found, errors = {**below.queries, **apart.queries}, {**below.errors, **apart.errors}
+    not_there = set(apart.absent)
     whose = {query.location: _told(query) for query in seen(known)}
     hidden = {query.location for query in known} - whose.keys()
     queries = [
@@ -89,6 +90,11 @@ def all_queries(
         "roots": [root.location for root in roots],
         "absent_roots": below.absent,
         "queries": sorted(queries, key=lambda query: (rank(query["state"]), query["name"])),
+        "absent": [
+            {"location": query.location, "owners": whose[query.location]}
+            for query in known
+            if query.location in not_there and query.location in whose
+        ],
         "problems": [
             {"location": location, "error": error, "owners": whose.get(location, [])}
             for location, error in errors.items()
@@ -157,4 +163,4 @@ def rows_of(listing: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _told(query: KnownQuery) -> list[dict[str, Any]]:
-    return [asdict(owner) for owner in query.owners[:OWNERS_SHOWN]]
+    return [asdict(owner) for owner in query.owners]

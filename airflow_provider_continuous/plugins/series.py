@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from airflow_provider_continuous.plugins.formats import moment
 from engine.history.view import HistoryView
 
-WINDOWS: Final = {"5m": 5 * 60, "1h": 60 * 60, "12h": 12 * 60 * 60, "7d": 7 * 24 * 60 * 60}
+Window = Literal["5m", "1h", "12h", "7d"]
+WINDOWS: Final[dict[Window, int]] = {
+    "5m": 5 * 60,
+    "1h": 60 * 60,
+    "12h": 12 * 60 * 60,
+    "7d": 7 * 24 * 60 * 60,
+}
 """What may be looked at, in seconds: the older, the coarser."""
-SHOWN_FIRST: Final = "1h"
+SHOWN_FIRST: Final[Window] = "1h"
 _CHARTS: Final = {
     "rows_in": "rows_in_per_second",
     "rows_out": "rows_out_per_second",
@@ -71,7 +77,7 @@ def series_of(history: HistoryView) -> dict[str, Any]:
 
 
 def nothing_drawn(
-    ends_ms: Sequence[int], window: str, now_ms: float, epoch: int
+    ends_ms: Sequence[int], window: Window, now_ms: float, epoch: int
 ) -> dict[str, Any] | None:
     """Return ``{why, wider}`` if a window has less than the two points that a line needs.
 

@@ -260,7 +260,8 @@ def test_an_address_that_asks_for_what_there_is_not(
     assert page.status_code == told.status_code == 422
     assert page.headers["content-type"].startswith("text/html")
     for text in (page.text, told.json()["detail"]):
-        assert "window=" in text
+        told_apart = html.unescape(text)
+        assert "window='a while': Input should be '5m', '1h', '12h' or '7d'." in told_apart
         assert "epoch=" in text
 
 
@@ -430,7 +431,7 @@ def test_a_name_that_is_no_text_darkens_no_page(
         **look_at(running.checkpoint, running.location).to_dict(),
         "owners": [],
     }
-    listing = {"roots": [], "absent_roots": [], "queries": [row], "problems": []}
+    listing = {"roots": [], "absent_roots": [], "queries": [row], "absent": [], "problems": []}
     monkeypatch.setattr(pages, "look_at_all", lambda seen: listing)
 
     for path in ("/", "/query"):
@@ -472,3 +473,20 @@ def test_a_checkpoint_whose_folder_is_no_text_has_its_page(
     )
     assert asked.status_code == 200
     assert [pin.epoch for pin in of_no_text.checkpoint.pins()] == [1]
+
+
+def test_no_answer_is_kept_by_who_carries_it(
+    client: TestClient, known: Any, running: LiveCheckpoint
+) -> None:
+    """Records and logs are in the JSON, too; so it is after who has logged in has left."""
+    known("edited")
+    at = {"at": running.location}
+
+    for told in (
+        client.get("/query", params=at),
+        client.get("/query.json", params=at),
+        act(client, "pin", name="p"),
+        client.get("/query.json"),
+    ):
+        assert told.headers["cache-control"] == "no-store", told.url
+        assert told.headers["x-content-type-options"] == "nosniff"

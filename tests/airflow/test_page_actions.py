@@ -131,3 +131,22 @@ def test_the_standby_of_a_lost_run_is_asked_to_end(
     assert asked.status_code == 200, asked.text
     assert "its standby was asked to" in asked.json()["message"]
     assert live.checkpoint.requests.pending("run-1") == action
+
+
+def test_one_epoch_is_no_epochs(client: TestClient, ended: LiveCheckpoint) -> None:
+    assert (
+        act(client, "rewind", to_epoch=8)
+        .json()["message"]
+        .startswith("1 epoch would be undone, 9. ")
+    )
+    pruned = act(client, "prune", keep_epochs=9).json()["message"]
+    assert pruned.startswith("1 epoch, 2 files, ")
+
+
+@pytest.mark.parametrize("sent", [b"{", b"[1]", b"", b"keep_epochs=2"])
+def test_what_an_action_is_asked_with_is_told(client: TestClient, sent: bytes) -> None:
+    header = {"X-Continuous-Action": "1", "Content-Type": "application/json"}
+    told = client.post("/act/prune", params={"at": "/x"}, content=sent, headers=header)
+
+    assert told.status_code == 422
+    assert "The body must be a JSON object, of Content-Type application/json" in told.text

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_continuous.plugins.details import query_details
 from airflow_provider_continuous.plugins.partitions import PARTITIONS_SHOWN, partitions_of
 from airflow_provider_continuous.plugins.picture import picture_of
-from airflow_provider_continuous.plugins.series import series_of
+from airflow_provider_continuous.plugins.series import Window, series_of
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.base.json_text import excerpt
 from engine.base.moments import iso_timestamp
@@ -109,7 +109,7 @@ def test_a_restart_is_told_with_its_reason() -> None:
     assert mark["reason"] == "the broker has gone"
 
 
-def told_of_nothing(live: LiveCheckpoint, window: str) -> Any:
+def told_of_nothing(live: LiveCheckpoint, window: Window) -> Any:
     series = query_details(KnownQuery(live.location), with_records=False, window=window)["series"]
     return series["nothing"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,9 @@ from airflow_provider_continuous.plugins.queries import named_query
 from airflow_provider_continuous.view.known import Owner
 from airflow_provider_continuous.view.overview import look_at
 from airflow_provider_continuous.view.roots import NotBelowRootsError, Root
+from engine.base.clock import SystemClock
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import OwnNote
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
 from tests.waiting import wait_until
@@ -41,10 +45,20 @@ def own_page(live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def list_page(
-    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch, owners: tuple[dict[str, Any], ...] = ()
+    live: LiveCheckpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    owners: tuple[dict[str, Any], ...] = (),
+    absent: Sequence[Owner] = (),
 ) -> str:
     query = {**look_at(live.checkpoint, live.location).to_dict(), "owners": list(owners)}
-    found: dict[str, Any] = {"roots": [], "absent_roots": [], "queries": [query], "problems": []}
+    not_there = [{"location": each.location, "owners": [asdict(each)]} for each in absent]
+    found: dict[str, Any] = {
+        "roots": [],
+        "absent_roots": [],
+        "queries": [query],
+        "absent": not_there,
+        "problems": [],
+    }
     monkeypatch.setattr(pages, "look_at_all", lambda seen: found)
     app = pages.create_app()
     app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)
@@ -88,6 +102,19 @@ def test_all_tasks_that_have_told_of_a_query_are_found_on_its_page(
     for each in known:
         assert f'href="/dags/orders/runs/a%20run/tasks/{each.task_id}"' in page
     assert " more" not in text_of(page, "about").partition("Checkpoint")[0]
+
+
+def test_a_start_that_failed_before_there_was_a_checkpoint_is_found_from_the_list(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [owner(f"start{number}", f"/data/failed{number}") for number in range(21, -1, -1)]
+
+    page = list_page(live, monkeypatch, absent=told)
+
+    assert 'href="/query?at=%2Fdata%2Ffailed21"' in page
+    assert 'href="/dags/orders/runs/a%20run/tasks/start21"' in page
+    assert text_of(page, "absent").partition("start2 ")[2].startswith("and 2 more")
+    assert '%2Fdata%2Ffailed1"' not in page
 
 
 def test_a_query_that_a_task_has_told_of_and_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -201,3 +228,59 @@ def test_a_rewind_is_told_as_one_and_not_as_a_run_whose_process_has_ended(
 
     live.hold("run-2")
     assert "Rewound" not in text_of(own_page(live, monkeypatch), "about")
+
+
+def test_what_turns_the_direction_of_text_is_shown_and_not_obeyed(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    live.commit(0)
+    live.checkpoint.progress.write([{"batchId": 0, "runId": "r", "name": "or\u202eders\u2066"}])
+    assert live.lease is not None
+    live.lease.heartbeat(last_error="\u2067No such file")
+
+    for page in (own_page(live, monkeypatch), list_page(live, monkeypatch)):
+        assert not set("\u202e\u2066\u2067") & set(page)
+        assert r"or\u202eders\u2066" in page
+        assert r"\u2067No such file" in page
+
+
+def test_a_location_that_turns_the_direction_of_text_is_asked_for_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned = LiveCheckpoint(f"{tmp_path}/a\u202eb")
+    turned.commit(0)
+
+    page = own_page(turned, monkeypatch)
+
+    assert f'name="at" value="{turned.location}"' in page
+    assert "a%E2%80%AEb&amp;window=5m" in page
+    assert "\u202e" not in text_of(page)
+
+
+def ending(page: str) -> dict[str, bool]:
+    """Which ways to end a query the page offers: name → whether it may be clicked."""
+    found = re.findall(r'<button[^>]*data-act="(drain|stop)"[^>]*>', page)
+    assert found == ["drain", "stop"]
+    tags = re.findall(r'<button[^>]*data-act="(?:drain|stop)"[^>]*>', page)
+    return {name: " disabled" not in tag for name, tag in zip(found, tags, strict=True)}
+
+
+def test_a_query_that_has_ended_is_not_offered_to_be_ended(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.hold()
+    running = own_page(live, monkeypatch)
+    assert ending(running) == {"drain": True, "stop": True}
+    assert "Nobody runs it" not in text_of(running, "ends")
+
+    live.lose()
+    lost = own_page(live, monkeypatch)
+    assert ending(lost) == {"drain": False, "stop": False}
+    assert "Nobody runs it: it is lost." in text_of(lost, "ends")
+    OwnNote(live.checkpoint.storage, SystemClock()).tell()
+    assert ending(own_page(live, monkeypatch)) == {"drain": True, "stop": True}
+
+    live.hold("run-2")
+    live.end(QueryState.STOPPED)
+    assert "Nobody runs it: it is stopped." in text_of(own_page(live, monkeypatch), "ends")

@@ -165,6 +165,17 @@ def test_an_odd_location_darkens_nothing_else(tmp_path: Path, odd: str) -> None:
         named_query(roots, owners, odd)
 
 
+def test_all_tasks_of_a_query_are_listed_with_it(live: LiveCheckpoint) -> None:
+    """It is found by each of their DAGs, and how many more there are is counted."""
+    live.commit(0)
+    dags = [f"dag{number}" for number in range(12)]
+
+    shown = all_queries([], [owner(live.location, dag) for dag in dags])
+
+    (query,) = shown["queries"]
+    assert {each["dag_id"] for each in query["owners"]} == set(dags)
+
+
 def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_path: Path) -> None:
     live.commit(0)
     owners = [owner(live.location), owner(f"{tmp_path}/never-started"), owner("relative")]
@@ -174,6 +185,9 @@ def test_a_query_of_a_task_is_known_without_a_root(live: LiveCheckpoint, tmp_pat
     (query,) = shown["queries"]
     assert (query["checkpoint_location"], query["owners"][0]["dag_id"]) == (live.location, "dag")
     assert shown["problems"] == []
+    assert [each["location"] for each in shown["absent"]] == [f"{tmp_path}/never-started"]
+    assert [each["dag_id"] for each in shown["absent"][0]["owners"]] == ["dag"]
+    assert all_queries([], owners, lambda queries: [])["absent"] == []
     assert named_query([], owners, live.location).location == live.location
     for nobodys in (f"{tmp_path}/never-started", f"{tmp_path}/other", "relative"):
         with pytest.raises(NotBelowRootsError):

@@ -18,6 +18,7 @@
       if (!(error instanceof TypeError)) throw error;
       throw new Error("The server cannot be reached; look whether it was done before you ask again.");
     });
+    if (answer.status === 401) throw new Error("You are logged out, and nothing was done: load the page again to log in.");
     const told = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(typeof told.detail === "string" ? told.detail : `the server answers ${answer.status}`);
     done.textContent = "";

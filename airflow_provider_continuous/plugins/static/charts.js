@@ -6,7 +6,7 @@
   const count = (value) => value == null ? "–" : Math.abs(value) >= 10 || Number.isInteger(value)
     ? Math.round(value).toLocaleString("en") : Math.abs(value) < 0.1 ? value.toPrecision(2) : value.toFixed(1);
   const short = (value) => value == null ? "" : new Intl.NumberFormat("en", Math.abs(value) < 1 ? { maximumSignificantDigits: 2 } : { notation: "compact", maximumFractionDigits: 1 }).format(value);
-  const ms = (value) => value == null ? "–" : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+  const ms = (value) => value == null ? "–" : value < 0 ? `-${ms(-value)}` : value >= 120_000 ? `${short(value / 60_000)} min` : value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : `${value && value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
   const UNITS = [["d", 86_400, 2 * 86_400], ["h", 3_600, 2 * 3_600], ["min", 60, 120], ["s", 1, 0]];
   function span(seconds) {
     const [unit, size] = UNITS.find(([, , from]) => seconds >= from);
@@ -71,7 +71,7 @@
       width, height: 150, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       cursor: { sync: { key: "page" }, points: { size: 5 }, drag: { x: true, y: false } },
       legend: { show: true, live: true },
-      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+      scales: { y: { range: (_, low, high) => [low < 0 ? low * 1.1 : 0, high > 0 ? high * 1.1 : low < 0 ? 0 : 1] } },
       axes: [{ ...axis, space: 90, size: 30, values: isLong ? "{MM}-{DD} {HH}:{mm}" : "{HH}:{mm}:{ss}" }, { ...axis, size: 52, values: (_, ticks) => ticks.map((each) => tell === count ? short(each) : tell(each)) }],
       series: [
         { label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss} UTC" },

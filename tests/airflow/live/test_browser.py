@@ -410,7 +410,7 @@ def test_an_airflow_without_queries_says_how_they_get_there(
     page: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roots = {"roots": ["/streams"], "absent_roots": ["/streams"]}
-    nothing: dict[str, Any] = {**roots, "queries": [], "problems": []}
+    nothing: dict[str, Any] = {**roots, "queries": [], "absent": [], "problems": []}
     monkeypatch.setattr(pages, "look_at_all", lambda seen: nothing)
     app = pages.create_app()
     app.dependency_overrides[access.viewer] = lambda: SimpleNamespace(seen=list, sees_roots=True)

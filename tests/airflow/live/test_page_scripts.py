@@ -26,9 +26,11 @@ class Server:
     """Answers the browser, unless it is away."""
 
     def __init__(self, app: TestClient) -> None:
-        self._app, self.is_away = app, False
+        self._app, self.is_away, self.logs_out = app, False, False
 
     def answer(self, route: Route) -> None:
+        if self.logs_out:
+            return route.fulfill(status=401, json={"detail": "Not authenticated"})
         if self.is_away:
             return route.abort("connectionrefused")
         asked = route.request
@@ -106,3 +108,32 @@ def test_what_becomes_of_an_epoch_without_its_pin_is_told(
     expect(shown.get_by_role("dialog")).to_contain_text(
         "Remove the pin mine? Its epoch is then pruned as any other."
     )
+
+
+def test_who_is_logged_out_meanwhile_is_told_so_by_an_action(shown: Page, server: Server) -> None:
+    server.logs_out = True
+
+    shown.get_by_role("button", name="Look what would go").click()
+
+    expect(shown.locator("#done")).to_contain_text("You are logged out, and nothing was done")
+
+
+def test_a_watermark_ahead_of_the_clock_is_drawn_below_zero(shown: Page) -> None:
+    shown.evaluate(
+        """() => {
+            const known = JSON.parse(document.getElementById("series").textContent);
+            for (const [name, values] of Object.entries(known))
+                if (Array.isArray(values)) known[name] = name === "at_s" ? [1, 2, 3] : [];
+            known.watermark_lag_ms = [-90000, -300000, -15000];
+            document.getElementById("series").textContent = JSON.stringify(known);
+            document.dispatchEvent(new Event("looked"));
+        }"""
+    )
+
+    chart = shown.locator("figure").filter(has_text="Watermark behind the clock")
+    expect(chart.get_by_role("img")).to_have_attribute(
+        "aria-label", "Watermark behind the clock. Now: behind -15.0 s."
+    )
+    scale = shown.evaluate("uPlot.sync('page').plots[0].scales.y")
+    assert scale["min"] <= -300_000
+    assert scale["max"] >= 0
