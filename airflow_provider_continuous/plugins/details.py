@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from airflow_provider_continuous.plugins.driver_logs import log_tail
@@ -23,6 +24,7 @@ from airflow_provider_continuous.plugins.series import (
 from airflow_provider_continuous.plugins.sizes import SIZES
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.overview import look_at
+from engine.base.json_text import EXCERPT_CHARACTERS, excerpt
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.query_history import read_history, seen_since
@@ -35,6 +37,8 @@ from engine.history.measures import rate_of
 EPOCHS_SHOWN = 50
 AT_ONCE = 8
 """So many entries of the offset log are read at the same time, of epochs without a report."""
+_ENTRY_BYTES_MAX = 1 << 16
+"""A longer entry of the offset log is not read for the list of epochs: there are many of them."""
 
 
 def query_details(
@@ -57,7 +61,9 @@ def query_details(
     reports = checkpoint.progress.read()
     last: Mapping[str, Any] = reports[-1] if reports else {}
     by_epoch = {report.get("batchId"): report for report in reports}
-    times_ms = checkpoint.commit_times_ms()
+    committed = cache(checkpoint.commit_times_ms)  # there may be very many: listed once
+    overview = look_at(checkpoint, query.location, committed)
+    times_ms = committed()
     kept = list(times_ms)
     shown = kept if up_to is None else kept[: bisect_right(kept, up_to)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -67,7 +73,6 @@ def query_details(
                 shown[-EPOCHS_SHOWN:],
             )
         )
-    overview = look_at(checkpoint, query.location)
     told: dict[str, Any] = {"letters": None, "log": None}
     if with_records:
         log = log_tail(checkpoint, overview.status)
@@ -122,13 +127,39 @@ def _epoch(
         "open_ms": report.get("batchDuration"),
         "commit_ms": (report.get("latencyMs") or {}).get("epochEndToCommitted"),
         "bad_records": report.get("numBadRecords"),
-        "offsets": _offsets(report) or checkpoint.committed_offsets(epoch),
+        **_ends(checkpoint, epoch, report),
     }
 
 
-def _offsets(report: Mapping[str, Any]) -> list[Any] | None:
+def _ends(checkpoint: Checkpoint, epoch: int, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Where an epoch ends: ``ends_at`` for people, ``offsets`` for programs unless it was cut."""
+    told = [source.get("endOffset") for source in report.get("sources") or ()]
+    # The engine tells an offset as text, which may be cut, Spark as it is.
+    text = f"[{','.join(one if isinstance(one, str) else excerpt(one) for one in told)}]"
+    if len(text) > EXCERPT_CHARACTERS:
+        return {"offsets": None, "ends_at": f"{text[:EXCERPT_CHARACTERS]}..."}
+    offsets = _offsets(report)
+    if offsets is None:
+        size = _entry_bytes(checkpoint, epoch)
+        if size > _ENTRY_BYTES_MAX:
+            return {"offsets": None, "ends_at": f"Too long to be shown: {size:,} bytes."}
+        entry = checkpoint.offsets.get(epoch)
+        offsets = entry.offsets if entry else checkpoint.committed_offsets(epoch)
+    text = excerpt(offsets)
+    return {"offsets": offsets if len(text) <= EXCERPT_CHARACTERS else None, "ends_at": text}
+
+
+def _offsets(report: Mapping[str, Any]) -> Sequence[Any] | None:
     """Where an epoch ends, as its report tells it; None if that has none, or was cut."""
     try:
         return [offset_of(source["endOffset"]) for source in report.get("sources") or ()] or None
     except (ValueError, KeyError):
         return None
+
+
+def _entry_bytes(checkpoint: Checkpoint, epoch: int) -> int:
+    """How long an epoch's entry in the offset log is; 0 if it is gone."""
+    try:
+        return checkpoint.storage.info(f"{checkpoint.offsets.name}/{epoch}").size
+    except FileNotFoundError:
+        return 0

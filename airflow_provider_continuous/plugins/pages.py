@@ -43,7 +43,6 @@ from airflow_provider_continuous.plugins.series import SHOWN_FIRST, WINDOWS, Win
 from airflow_provider_continuous.view.addresses import quoted
 from airflow_provider_continuous.view.known import KnownQuery
 from airflow_provider_continuous.view.roots import NotBelowRootsError
-from engine.base.json_text import excerpt
 from engine.errors import ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
@@ -234,7 +233,6 @@ def _templates() -> jinja2.Environment:
         duration=formats.duration,
         moment=formats.moment,
         size=formats.size,
-        excerpt=excerpt,
         at=quoted,
     )
     return environment

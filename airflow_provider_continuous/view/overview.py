@@ -6,7 +6,7 @@ The page, the command line, the notifier, the listener and the metrics all tell 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,13 +121,16 @@ class QueryOverview:
         }
 
 
-def look_at(checkpoint: Checkpoint, location: str) -> QueryOverview:
+def look_at(
+    checkpoint: Checkpoint, location: str, committed: Callable[[], Iterable[int]] | None = None
+) -> QueryOverview:
     """Look once.
 
     :param location: as the user writes it, for people.
+    :param committed: see :meth:`engine.checkpoint.checkpoint.Checkpoint.status`.
     :raises CheckpointError: the checkpoint cannot be read.
     """
-    return overview_of(checkpoint.look(), location)
+    return overview_of(checkpoint.look(committed), location)
 
 
 def overview_of(look: QueryLook, location: str) -> QueryOverview:

@@ -19,6 +19,7 @@ query removes in the meantime are looked for again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -163,14 +164,16 @@ class Checkpoint(CheckpointFolder):
         """The run that holds the lease or held it last; None if there was never one."""
         return read_holder(self.storage)
 
-    def status(self) -> CheckpointStatus:
+    def status(self, committed: Callable[[], Iterable[int]] | None = None) -> CheckpointStatus:
         """Who runs the query, in which state, and how far it has come.
 
+        :param committed: lists the committed epochs, for a caller who needs the listing as well;
+            None: :meth:`epochs`.
         :raises CheckpointCorruptError: the metadata or the last epoch's offsets are unreadable.
         """
         # The holder first: a run that commits and then ends has not ended without that commit.
         holder = self.holder()
-        epoch, offsets = self._last_committed()
+        epoch, offsets = self._last_committed(committed or self.epochs)
         status = CheckpointStatus(id=self.query_id(), epoch=epoch, offsets=offsets)
         return status if holder is None else self._with_holder(status, holder)
 
@@ -188,15 +191,16 @@ class Checkpoint(CheckpointFolder):
         status = CheckpointStatus(id=told.query_id, epoch=told.epoch, offsets=())
         return QueryLook(self._with_holder(status, lease), told)
 
-    def look(self) -> QueryLook:
+    def look(self, committed: Callable[[], Iterable[int]] | None = None) -> QueryLook:
         """One read where a summary tells enough, else all reads.
 
+        :param committed: see :meth:`status`.
         :raises CheckpointError: the checkpoint cannot be read.
         """
         found = self.glance()
         if found is not None and found.is_sure:
             return found
-        status = self.status()
+        status = self.status(committed)
         told = summarize(self, status.epoch)
         heard_ms = status.heartbeat_at_ms
         return QueryLook(status, told if heard_ms is None else told.as_of(heard_ms))
@@ -223,11 +227,13 @@ class Checkpoint(CheckpointFolder):
             failing_since_ms=holder.failing_since_ms,
         )
 
-    def _last_committed(self) -> tuple[int, tuple[JSON | None, ...]]:
-        while True:
-            epoch = self.committed_epoch()
-            if epoch < 0:
-                return epoch, ()
+    def _last_committed(
+        self, committed: Callable[[], Iterable[int]]
+    ) -> tuple[int, tuple[JSON | None, ...]]:
+        epoch = max(committed(), default=-1)
+        while epoch >= 0:
             offsets = self.committed_offsets(epoch)
             if offsets is not None:
                 return epoch, offsets
+            epoch = self.committed_epoch()  # removed since the listing: others are there
+        return epoch, ()

@@ -146,5 +146,5 @@ def summarize(checkpoint: CheckpointFolder, epoch: int) -> Summary:
         checkpoint.query_id(),
         epoch,
         checkpoint.committed_at_ms(epoch) if epoch >= 0 else None,
-        event_watermark_ms(checkpoint) if epoch >= 0 else None,
+        event_watermark_ms(checkpoint, epoch) if epoch >= 0 else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -274,6 +275,60 @@ def test_partitions_are_told_however_many_there_are(live: LiveCheckpoint) -> Non
     assert found[0]["behind"] is None, "it is not known of so many"
 
 
+def long_offset(epoch: int) -> dict[str, dict[str, int]]:
+    return {"t": {str(each): 1_000_000 * epoch + each for each in range(10_000)}}
+
+
+@pytest.mark.parametrize(
+    ("end", "ends_at"),
+    [
+        (excerpt(long_offset(1)), '[{"t":{"0":1000000,"1":'),  # the engine's own report
+        (long_offset(1), '[{"t":{"0":1000000,"1":'),  # one of Spark's
+        (None, "Too long to be shown: 1"),
+    ],
+    ids=["report", "spark", "log"],
+)
+def test_long_offsets_of_an_epoch_are_neither_read_nor_sent(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch, end: Any, ends_at: str
+) -> None:
+    for epoch in range(50):
+        live.checkpoint.offsets.add(epoch, OffsetEntry((long_offset(epoch),)))
+        live.checkpoint.commits.add(epoch, CommitEntry())
+    if end is not None:
+        sources = [{"startOffset": {}, "endOffset": end}]
+        live.checkpoint.progress.write([report(each, sources=sources) for each in range(50)])
+    read: list[str] = []
+
+    def reading(storage: LocalStorage, name: str, asked: Any = LocalStorage.read) -> Any:
+        read.append(name)
+        return asked(storage, name)
+
+    monkeypatch.setattr(LocalStorage, "read", reading)
+
+    page = pages_of(live, monkeypatch)
+    found = page.get("/query.json", params={"at": "/x"})
+
+    assert len(found.content) < 400_000
+    assert {each["offsets"] is None for each in found.json()["epochs"]} == {True}
+    assert found.json()["epochs"][0]["ends_at"].startswith(ends_at)
+    # Those that the status, the watermark and the partitions are of.
+    assert {each for each in read if each.startswith("offsets/")} <= {"offsets/48", "offsets/49"}
+    assert ends_at in html.unescape(page.get("/query", params={"at": "/x"}).text)
+
+
+def test_short_offsets_of_an_epoch_are_sent_as_they_are(live: LiveCheckpoint) -> None:
+    live.commit(0, 1)
+    live.checkpoint.progress.write([report(1)])
+
+    new, old = query_details(KnownQuery(live.location), with_records=False)["epochs"]
+
+    assert (new["offsets"], new["ends_at"]) == (
+        [{"t": {"0": 30, "1": 12}}],
+        '[{"t":{"0":30,"1":12}}]',
+    )
+    assert (list(old["offsets"]), old["ends_at"]) == ([{"0": 10}], '[{"0":10}]')
+
+
 def test_a_picture_needs_a_fingerprint_or_a_report() -> None:
     fingerprint = {
         "sources": [{"format": "kafka", "options": {"subscribe": "t"}, "steps": ["Filter a"]}],
@@ -407,6 +462,7 @@ def test_a_look_at_a_query_costs_few_calls(
     found = query_details(KnownQuery(live.location), with_records=True)
 
     assert len(calls) <= calls_max, calls
+    assert calls.count("('commits',)") == 1, calls
     assert [each["epoch"] for each in found["epochs"]] == [*range(99, 49, -1)]
     assert [list(each["offsets"]) for each in found["epochs"][:2]] == [[{"0": 1000}], [{"0": 990}]]
     assert all(each["committed_at_ms"] for each in found["epochs"])
