@@ -11,7 +11,7 @@ from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.standing_by import may_be_asked
+from engine.checkpoint.standing_by import may_be_asked, refuse_untold
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 from engine.errors import CheckpointCorruptError, CheckpointError
@@ -50,6 +50,7 @@ def asker(command: str) -> str:
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
+    refuse_untold(checkpoint.url, before.state)
     if may_be_asked(checkpoint.storage, before.state):
         checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
         after, is_over = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
@@ -61,8 +62,7 @@ def _end(kind: RequestKind, args: Namespace) -> Result:
         text = f"No run holds the checkpoint: the query is {after.state}."
     if after.error is not None:
         text += f" {after.error}"
-    ended = after.state in (QueryState.STOPPED, QueryState.UNKNOWN)
-    return Result(after.to_dict(), text, DONE if ended else FAILED)
+    return Result(after.to_dict(), text, DONE if after.state is QueryState.STOPPED else FAILED)
 
 
 def _wait_for_end(

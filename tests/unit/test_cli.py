@@ -224,6 +224,17 @@ def test_a_run_is_ended(command: str, spark_checkpoint: Path, capsys: Captured) 
     assert (code, out) == (0, "No run holds the checkpoint: the query is STOPPED.\n")
 
 
+@pytest.mark.parametrize("command", ["drain", "stop"])
+def test_a_query_that_spark_runs_alone_cannot_be_asked(
+    command: str, spark_checkpoint: Path, capsys: Captured
+) -> None:
+    code, out, err = called(capsys, command, spark_checkpoint)
+    assert (code, out) == (2, "")
+    assert "Spark's own query, started without this engine, cannot be asked from outside" in err
+    assert "query.stop() in its own process" in err
+    assert not (spark_checkpoint / "control").exists()
+
+
 def test_a_run_that_fails_while_it_drains(spark_checkpoint: Path, capsys: Captured) -> None:
     with running(spark_checkpoint, QueryState.FAILED, "The sink is full."):
         code, out, _ = called(capsys, "drain", spark_checkpoint)
