@@ -111,6 +111,11 @@ def measured(report: Mapping[str, Any], latency: LatencyHistogram | None = None)
         raise ValueError(f"not a progress report: {type(exc).__name__}: {exc}") from exc
 
 
+def is_sparks(report: Mapping[str, Any]) -> bool:
+    """Whether Spark has made a report, and not this engine."""
+    return report.get("latencyMs") is None
+
+
 def committed_at_ms(report: Mapping[str, Any]) -> int:
     """When its epoch was committed, in milliseconds since 1970.
 
