@@ -274,6 +274,24 @@ def test_partitions_are_told_however_many_there_are(live: LiveCheckpoint) -> Non
     assert found[0]["behind"] is None, "it is not known of so many"
 
 
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"latencyMs": {"epochEndToCommitted": 1}}, "snapshot"),
+        ({"stateOperators": [{"numRowsTotal": 4, "memoryUsedBytes": 800}]}, "memory used"),
+    ],
+)
+def test_what_the_bytes_of_the_state_are(
+    live: LiveCheckpoint, more: dict[str, Any], name: str
+) -> None:
+    live.commit(0)
+    live.checkpoint.progress.write([report(0, **more)])
+
+    found = query_details(KnownQuery(live.location), with_records=False)["series"]
+
+    assert found["state_name"] == name
+
+
 def test_a_picture_needs_a_fingerprint_or_a_report() -> None:
     fingerprint = {
         "sources": [{"format": "kafka", "options": {"subscribe": "t"}, "steps": ["Filter a"]}],
