@@ -275,6 +275,20 @@ def test_partitions_are_told_however_many_there_are(live: LiveCheckpoint) -> Non
 
 
 @pytest.mark.parametrize(
+    ("description", "title"),
+    [
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable$@72eaa0c8", "console"),
+        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$@1f", "noop"),
+        ("FileSink[file:/tmp/a@b]", "FileSink[file:/tmp/a@b]"),
+    ],
+)
+def test_a_sink_that_has_no_text_of_its_own_is_named(description: str, title: str) -> None:
+    [[_], [sink]] = picture_of(None, report(0, sink={"description": description}))
+
+    assert sink["title"] == title
+
+
+@pytest.mark.parametrize(
     ("more", "name"),
     [
         ({"latencyMs": {"epochEndToCommitted": 1}}, "snapshot"),
