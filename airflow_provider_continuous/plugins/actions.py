@@ -19,9 +19,10 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.plugins.access import Person, Viewer
-from airflow_provider_continuous.plugins.formats import count, size
+from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.base.text_tables import count
 from engine.checkpoint.pins import Pin, get_pin
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import check_sink, find_target

@@ -7,6 +7,7 @@ import socket
 from argparse import Namespace
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.text_tables import count
 from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
@@ -33,7 +34,7 @@ def rescale(args: Namespace) -> Result:
     """Ask the query to go on with another number of tasks; one that does not run begins with it."""
     checkpoint = open_checkpoint(args.checkpoint)
     before = rescaling.rescale(checkpoint, args.reducers or None, by=asker("rescale"))
-    wanted = f"{args.reducers} tasks" if args.reducers else "as many tasks as its option says"
+    wanted = count(args.reducers, "task") if args.reducers else "as many tasks as its option says"
     text = f"Each stage that keeps state will have {wanted}"
     if before.state.is_active:
         text += ", as soon as the query has finished its open epoch."

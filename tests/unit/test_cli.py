@@ -151,6 +151,16 @@ def test_no_epoch_is_committed_yet(tmp_path: Path, capsys: Captured) -> None:
 # -- prune --------------------------------------------------------------------------------------
 
 
+def test_one_is_told_in_the_singular(spark_checkpoint: Path, capsys: Captured) -> None:
+    told = called(capsys, "prune", spark_checkpoint, "--keep-epochs", "7")[1]
+    assert told.startswith("Removed 1 epoch: 4 files, ")
+    for epoch in range(1, 8):
+        (spark_checkpoint / "commits" / str(epoch)).unlink(missing_ok=True)
+    (spark_checkpoint / "commits" / "1").write_text("v1\n{}")
+    told = called(capsys, "epochs", spark_checkpoint)[1]
+    assert told.splitlines()[-1] == "1 committed epoch is kept, 1."
+
+
 def test_prune(spark_checkpoint: Path, capsys: Captured) -> None:
     arguments = ("prune", spark_checkpoint, "--keep-epochs", "3")
     code, dry = called_json(capsys, *arguments, "--dry-run")
