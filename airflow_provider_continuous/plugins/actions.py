@@ -19,14 +19,15 @@ from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from airflow_provider_continuous.observing.places import place_of
 from airflow_provider_continuous.observing.pool import POOL, StorageHangsError
 from airflow_provider_continuous.plugins.access import Person, Viewer
-from airflow_provider_continuous.plugins.formats import count, size
+from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
+from engine.base.text_tables import count
 from engine.checkpoint.pins import Pin, get_pin
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.rewind import check_sink, find_target
 from engine.checkpoint.rewindable import RewindableSink
-from engine.checkpoint.standing_by import may_be_asked
+from engine.checkpoint.standing_by import may_be_asked, refuse_untold
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
 from engine.redaction.logs import redact
 from engine.redaction.texts import encodable
@@ -105,6 +106,7 @@ def _stop(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
 def _ask_to_end(hook: CheckpointHook, what: Any, asked: Asked, by: str) -> Answer:
     """Of the run that the person has seen, and of no later one."""
     status = hook.status()
+    refuse_untold(hook.location.url, status.state)
     if not may_be_asked(hook.checkpoint.storage, status.state):
         raise HTTPException(409, f"No run holds the checkpoint: the query is {status.state}.")
     if asked.get("run_id") not in (None, status.run_id):

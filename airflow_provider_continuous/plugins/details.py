@@ -32,7 +32,7 @@ from engine.checkpoint.rewound import is_rewind
 from engine.checkpoint.standing_by import may_be_asked, standing_by
 from engine.checkpoint.summary import rows_written
 from engine.errors import CheckpointError
-from engine.history.measures import rate_of
+from engine.history.measures import is_sparks, rate_of
 
 EPOCHS_SHOWN = 50
 AT_ONCE = 8
@@ -93,16 +93,23 @@ def query_details(
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last, checkpoint.committed_offsets),
         "window": window,
-        "series": _series(checkpoint, window, overview.status.epoch),
+        "series": _series(checkpoint, window, overview.status.epoch, last),
         "size": SIZES.of(query.location, query.open),
     }
 
 
-def _series(checkpoint: Checkpoint, window: Window, epoch: int) -> dict[str, Any]:
+def _series(
+    checkpoint: Checkpoint, window: Window, epoch: int, last: Mapping[str, Any]
+) -> dict[str, Any]:
     kept, now_ms = read_history(checkpoint), time.time() * 1000
     ends_ms = [point.end_ms for point in kept.points()]
     drawn = seen_since(kept, round(now_ms - WINDOWS[window] * 1000))
-    return {**series_of(drawn), "nothing": nothing_drawn(ends_ms, window, now_ms, epoch)}
+    return {
+        **series_of(drawn),
+        # Spark tells what its stores take of the memory, not what they write.
+        "state_name": "memory used" if last and is_sparks(last) else "snapshot",
+        "nothing": nothing_drawn(ends_ms, window, now_ms, epoch),
+    }
 
 
 def _fingerprint(checkpoint: Checkpoint) -> Mapping[str, Any] | None:

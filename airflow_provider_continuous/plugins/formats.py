@@ -25,11 +25,6 @@ def number(value: float | None, digits: int = 0) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
-def count(how_many: int, what: str) -> str:
-    """``1 file``, ``1,234 files``."""
-    return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
-
-
 def duration(seconds: float | None) -> str:
     """The two largest units: ``3 d 4 h``, ``2 min 5 s``, ``0.4 s``."""
     if seconds is None:

@@ -7,6 +7,7 @@ for example, there are boxes without steps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from engine.progress.report import busy_share
 from engine.redaction.logs import redact
 
 STEP_CHARACTERS = 160
+_OBJECT = re.compile(r"(?:\w+\.)+(\w+?)(?:Table|Sink)?\$?@[0-9a-f]+")
+"""What Java says of an object that says nothing of itself: its class, and where it lies."""
 
 
 def picture_of(
@@ -99,7 +102,7 @@ def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> l
     return [
         {
             "kind": "sink",
-            "title": part.get("format") or redact(str(seen.get("description", "sink"))),
+            "title": part.get("format") or _name(str(seen.get("description", "sink"))),
             "detail": _where(part.get("options") or {}),
             "steps": [],
             "numbers": [
@@ -108,6 +111,12 @@ def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> l
             ],
         }
     ]
+
+
+def _name(description: str) -> str:
+    """Spark's sink ``org.apache.spark...ConsoleTable$@72eaa0c8`` is ``console``."""
+    found = _OBJECT.fullmatch(description)
+    return redact(description) if found is None else found[1].lower()
 
 
 def _busy(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, str]]:

@@ -20,6 +20,11 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
+def count(how_many: int, what: str) -> str:
+    """``1 file``, ``1,234 files``."""
+    return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
+
+
 def cell(value: Any) -> tuple[str, bool]:
     """The text of a value, and whether it belongs to the right."""
     if value is None:

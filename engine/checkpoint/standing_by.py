@@ -19,7 +19,7 @@ from engine.base.json_text import dump, load_object
 from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import Storage
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, ConfigError
 
 logger = logging.getLogger(__name__)
 FOLDER: Final = "control/standing-by"
@@ -76,6 +76,21 @@ def may_be_asked(storage: Storage, state: QueryState) -> bool:
     :raises CheckpointError: the checkpoint cannot be read.
     """
     return bool(standing_by(storage)) if state is QueryState.LOST else state.is_active
+
+
+def refuse_untold(where: str, state: QueryState) -> None:
+    """:raises ConfigError: no run of this engine is known there that could be asked to end.
+
+    :param where: the checkpoint.
+    :param state: of the query, as its checkpoint tells it.
+    """
+    if state is QueryState.UNKNOWN:
+        raise ConfigError(
+            f"Nothing tells who runs the query of {where}: Spark's own query, started without this "
+            "engine, cannot be asked from outside.",
+            hint="End it by query.stop() in its own process, or start it through this engine: then "
+            "it can be asked. If another query is meant, check the location.",
+        )
 
 
 def goes_on(storage: Storage, clock: Clock | None = None) -> bool:

@@ -7,11 +7,12 @@ import socket
 from argparse import Namespace
 
 from engine.base.clock import Clock, SystemClock
+from engine.base.text_tables import count
 from engine.checkpoint import rescaling
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.standing_by import may_be_asked
+from engine.checkpoint.standing_by import may_be_asked, refuse_untold
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 from engine.errors import CheckpointCorruptError, CheckpointError
@@ -33,7 +34,7 @@ def rescale(args: Namespace) -> Result:
     """Ask the query to go on with another number of tasks; one that does not run begins with it."""
     checkpoint = open_checkpoint(args.checkpoint)
     before = rescaling.rescale(checkpoint, args.reducers or None, by=asker("rescale"))
-    wanted = f"{args.reducers} tasks" if args.reducers else "as many tasks as its option says"
+    wanted = count(args.reducers, "task") if args.reducers else "as many tasks as its option says"
     text = f"Each stage that keeps state will have {wanted}"
     if before.state.is_active:
         text += ", as soon as the query has finished its open epoch."
@@ -50,6 +51,7 @@ def asker(command: str) -> str:
 def _end(kind: RequestKind, args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     before = checkpoint.status()
+    refuse_untold(checkpoint.url, before.state)
     if may_be_asked(checkpoint.storage, before.state):
         checkpoint.requests.ask(kind, by=asker(kind), run_id=before.run_id)
         after, is_over = _wait_for_end(checkpoint, before, args.timeout, SystemClock())
@@ -61,8 +63,7 @@ def _end(kind: RequestKind, args: Namespace) -> Result:
         text = f"No run holds the checkpoint: the query is {after.state}."
     if after.error is not None:
         text += f" {after.error}"
-    ended = after.state in (QueryState.STOPPED, QueryState.UNKNOWN)
-    return Result(after.to_dict(), text, DONE if ended else FAILED)
+    return Result(after.to_dict(), text, DONE if after.state is QueryState.STOPPED else FAILED)
 
 
 def _wait_for_end(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.base.options import parse_interval_ms
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.commands.named_sink import named_sink
 from engine.commands.result import Result, format_bytes
@@ -49,7 +50,7 @@ def describe(report: MaintenanceReport) -> str:
     if report.expired is not None:
         text.append(f"{report.expired:,} old states {would}forgotten")
     text.append(
-        f"{report.removed_files:,} files that nobody needs {would}removed, "
+        f"{count(report.removed_files, 'file')} that nobody needs {would}removed, "
         f"{format_bytes(report.removed_bytes)}"
     )
     if not report.dry_run:

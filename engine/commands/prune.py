@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from engine.base.daemon_threads import together
 from engine.base.options import parse_interval_ms
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import find_checkpoints, is_pattern
 from engine.checkpoint.retention import prune as prune_checkpoint
@@ -72,8 +73,8 @@ def _prune_one(location: str, args: Namespace) -> Result:
     )
     verb = "Would remove" if report.dry_run else "Removed"
     text = (
-        f"{verb} {report.removed_epochs:,} epochs: "
-        f"{report.removed_files:,} files, {format_bytes(report.removed_bytes)}."
+        f"{verb} {count(report.removed_epochs, 'epoch')}: "
+        f"{count(report.removed_files, 'file')}, {format_bytes(report.removed_bytes)}."
     )
     if report.kept_from is not None:
         text += f" Kept from epoch {report.kept_from}."
@@ -92,7 +93,8 @@ def _prune_one(location: str, args: Namespace) -> Result:
             " The query's sink writes no files."
             if sink is None
             else f" {verb} {sink.removed_entries:,} entries of the sink's log and "
-            f"{sink.removed_files:,} data files of no epoch, {format_bytes(sink.removed_bytes)}."
+            f"{count(sink.removed_files, 'data file')} of no epoch, "
+            f"{format_bytes(sink.removed_bytes)}."
         )
     return Result(data, text, DONE)
 

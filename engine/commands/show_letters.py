@@ -7,10 +7,16 @@ from argparse import Namespace
 from engine.base.text_tables import format_table
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
+from engine.history.measures import is_sparks
 from engine.sinks.newest_letters import newest_letters
 
 _CHARACTERS = 80
 """Of a record and of an error, in the table; with ``--json`` there is all that is kept of them."""
+_NONE = "The query keeps none: see the options onBadRecord, onLateRecord and deadLetterPath."
+_NONE_OF_SPARKS = (
+    "Spark runs this query, and has no dead letters: a record that it cannot read fails the query, "
+    "or is handled as the source's own options say (mode of JSON and CSV files, for example)."
+)
 
 
 def dead_letters(args: Namespace) -> Result:
@@ -22,7 +28,7 @@ def dead_letters(args: Namespace) -> Result:
         return Result({"path": None, "letters": [], "error": None}, text)
     found = newest_letters(report, args.last, args.last)
     if found is None:
-        text = "The query keeps none: see the options onBadRecord, onLateRecord and deadLetterPath."
+        text = _NONE_OF_SPARKS if is_sparks(report) else _NONE
         return Result({"path": None, "letters": [], "error": None}, text)
     if found["error"] is not None:
         return Result(found, f"{found['path']} cannot be read: {found['error']}", FAILED)

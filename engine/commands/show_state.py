@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from engine.base.json_text import plain
 from engine.base.shown_values import shown_values
+from engine.base.text_tables import count
 from engine.commands.result import Result, format_pairs, format_table, format_time
 from engine.commands.status import open_checkpoint
 from engine.errors import ConfigError
@@ -80,7 +81,8 @@ def _joined(before: dict[str, Any] | None, more: dict[str, Any], rows_max: int) 
 
 
 def _described(table: dict[str, Any]) -> str:
-    title = f"stage {table['stage']}, {table['operator']}, {table['table']}: {table['rows']:,} rows"
+    where = f"stage {table['stage']}, {table['operator']}, {table['table']}"
+    title = f"{where}: {count(table['rows'], 'row')}"
     more = table["rows"] - len(table["shown"])
     lines = [title, format_table(table["columns"], table["shown"])]
     return "\n".join([*lines, f"and {more:,} more"] if more else lines)

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from engine.base.clock import SystemClock
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint, CheckpointStatus
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.rewound import is_rewind
@@ -109,7 +110,7 @@ def _behind_ms(watermark_ms: int) -> int:
 def _kept(report: dict[str, Any]) -> str | None:
     """What the steps that keep state have, as of a report."""
     told = [
-        f"{each['operatorName']}: {each['numRowsTotal']:,} rows, "
+        f"{each['operatorName']}: {count(each['numRowsTotal'], 'row')}, "
         f"{each['numRowsDroppedByWatermark']:,} late in the epoch"
         for each in report.get("stateOperators") or ()
         if "operatorName" in each
@@ -120,7 +121,7 @@ def _kept(report: dict[str, Any]) -> str | None:
 def _busy(report: dict[str, Any]) -> str | None:
     """What the tasks of each stream and each stage did, as of a report."""
     told = [
-        f"{stage['name']}: {stage['tasks']:,} tasks, {share:.0%}"
+        f"{stage['name']}: {count(stage['tasks'], 'task')}, {share:.0%}"
         for stage in report.get("stages") or ()
         if (share := busy_share(stage)) is not None
     ]
@@ -137,7 +138,8 @@ def epochs(args: Namespace) -> Result:
         [[*list(row.values())[:-1], json.dumps(row["offsets"])] for row in shown],
     )
     first, last = (kept[0], kept[-1]) if kept else (None, None)
-    summary = f"{len(kept)} committed epochs are kept, {first} to {last}." if kept else ""
+    reach = f"is kept, {first}." if first == last else f"are kept, {first} to {last}."
+    summary = f"{count(len(kept), 'committed epoch')} {reach}" if kept else ""
     return Result(
         {"first": first, "last": last, "kept": len(kept), "epochs": shown},
         f"{text}\n\n{summary}" if kept else "No epoch is committed yet.",

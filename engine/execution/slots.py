@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from engine.base.clock import Clock
 from engine.base.options import EngineOptions
+from engine.base.text_tables import count
 from engine.errors import NotEnoughSlotsError
 
 _POLL_S, _POLL_MAX_S = 0.02, 0.5
@@ -55,11 +56,24 @@ class Demand:
         return self.tasks + self.spare
 
     def __str__(self) -> str:
-        parts = f" ({', '.join(self.parts)})" if self.parts else ""
+        tasks = f"has {count(self.tasks, 'task')}{self._parts}"
         if not self.spare:
-            return f"has {self.tasks} tasks{parts} and needs as many free task slots"
-        spare = f"keeps {self.spare} slots free for other jobs"
-        return f"has {self.tasks} tasks{parts}, {spare} and needs {self.slots} free task slots"
+            needs = "a free task slot" if self.tasks == 1 else "as many free task slots"
+            return f"{tasks} and needs {needs}"
+        spare = f"keeps {count(self.spare, 'slot')} free for other jobs"
+        return f"{tasks}, {spare} and needs {count(self.slots, 'free task slot')}"
+
+    @property
+    def needed(self) -> str:
+        """``4 (stage 1: 4), and 5 free task slots are needed``: behind the word Tasks."""
+        are = "is" if self.slots == 1 else "are"
+        return (
+            f"{self.tasks:,}{self._parts}, and {count(self.slots, 'free task slot')} {are} needed"
+        )
+
+    @property
+    def _parts(self) -> str:
+        return f" ({', '.join(self.parts)})" if self.parts else ""
 
 
 @dataclass(frozen=True)

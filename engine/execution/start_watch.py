@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.base.options import EngineOptions
+from engine.base.text_tables import count
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.errors import TaskLostError
 from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch, SlotSupply
@@ -71,6 +72,6 @@ class StartWatch:
         return TaskLostError(
             f"Only {len(coordinator.started)} of {wanted} tasks have started within "
             f"{self._timeout_s:g} s.",
-            hint=f"The query needs {wanted} free task slots, and executors that reach "
+            hint=f"The query needs {count(wanted, 'free task slot')}, and executors that reach "
             f"{self._driver}.",
         )

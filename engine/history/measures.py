@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from engine.base.moments import wall_ms_of
 from engine.progress.histogram import LatencyHistogram
 
 
@@ -101,7 +102,7 @@ def measured(report: Mapping[str, Any], latency: LatencyHistogram | None = None)
             commit_ms=commit_ms,
             commit_max_ms=commit_ms,
             lag=lag_of(report),
-            watermark_lag_ms=report.get("watermarkLagMs"),
+            watermark_lag_ms=watermark_lag_ms_of(report),
             state_rows=_total(operators, "numRowsTotal"),
             state_bytes=_total(operators, "snapshotBytes", "memoryUsedBytes"),
             steps_ms={str(step): int(ms) for step, ms in report.get("durationMs", {}).items()},
@@ -109,6 +110,11 @@ def measured(report: Mapping[str, Any], latency: LatencyHistogram | None = None)
         )
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"not a progress report: {type(exc).__name__}: {exc}") from exc
+
+
+def is_sparks(report: Mapping[str, Any]) -> bool:
+    """Whether Spark has made a report, and not this engine."""
+    return report.get("latencyMs") is None
 
 
 def committed_at_ms(report: Mapping[str, Any]) -> int:
@@ -158,6 +164,17 @@ def lag_of(report: Mapping[str, Any]) -> int | None:
         if behind is not None:
             total = _sum(total, round(float(behind)))
     return total
+
+
+def watermark_lag_ms_of(report: Mapping[str, Any]) -> int | None:
+    """How far the watermark was behind the clock when an epoch was committed, in milliseconds; None
+    if there is none. Spark tells the watermark alone, and one of 1970 while it has none."""
+    if "watermarkLagMs" in report:
+        lag_ms: int | None = report["watermarkLagMs"]
+        return lag_ms
+    told = (report.get("eventTime") or {}).get("watermark")
+    watermark_ms = 0 if told is None else wall_ms_of(told)
+    return committed_at_ms(report) - watermark_ms if watermark_ms else None
 
 
 def rate_of(told: Mapping[str, Any]) -> float | None:

@@ -88,7 +88,7 @@ def _explain_ours(request: WriteRequest, checked: CheckedQuery) -> Explanation:
         readers=reading or (partitions or 0),
         epoch_interval_ms=planned.interval_ms,
         delivery=sink.driver.delivery,
-        needs="" if demand is None else _needs(demand),
+        needs="" if demand is None else demand.needed,
     )
     url = None if checkpoint is None else checkpoint.url
     data = {
@@ -169,11 +169,6 @@ def _tasks(
             free=slots.free,
         )
     return [split[number] for number in range(len(definition.pipelines))], demand
-
-
-def _needs(demand: Demand) -> str:
-    parts = f" ({', '.join(demand.parts)})" if demand.parts else ""
-    return f"{demand.tasks}{parts}, and {demand.slots} free task slots are needed"
 
 
 def _explain_sparks(request: WriteRequest) -> Explanation:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from engine.base.json_text import excerpt, plain
 from engine.base.shown_values import shown_values
-from engine.base.text_tables import format_table
+from engine.base.text_tables import count, format_table
 from engine.execution.replay import ReplayedEpoch, ReplayedPipeline, Rows
 from engine.pipeline.explain import origin
 from engine.pipeline.pipeline import (
@@ -46,8 +46,8 @@ def _pipeline(number: int, pipeline: ReplayedPipeline, rows: int) -> Iterator[st
 
 
 def _left(pipeline: ReplayedPipeline) -> str:
-    bad = f", {pipeline.bad_records:,} bad records" if pipeline.bad_records else ""
-    return bad + (f", {pipeline.late_rows:,} late rows" if pipeline.late_rows else "")
+    bad = f", {count(pipeline.bad_records, 'bad record')}" if pipeline.bad_records else ""
+    return bad + (f", {count(pipeline.late_rows, 'late row')}" if pipeline.late_rows else "")
 
 
 def describe_out(found: RowDifference, rows: int) -> str:

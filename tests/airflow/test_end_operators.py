@@ -180,7 +180,7 @@ def test_a_query_that_nobody_can_ask(
     """A checkpoint of Spark itself, or none at all: no lease."""
     live.commit(0)
     for location in (live.location, live.location + "-not"):
-        with pytest.raises(AirflowFailException, match="Nothing tells who runs the query"):
+        with pytest.raises(AirflowFailException, match=r"query\.stop\(\) in its own process"):
             operator(task_id="end", checkpoint_location=location).execute(context)
 
 

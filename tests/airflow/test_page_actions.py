@@ -133,6 +133,18 @@ def test_the_standby_of_a_lost_run_is_asked_to_end(
     assert live.checkpoint.requests.pending("run-1") == action
 
 
+@pytest.mark.parametrize("action", ["drain", "stop"])
+def test_a_query_that_spark_runs_alone_cannot_be_asked(
+    client: TestClient, live: LiveCheckpoint, action: str
+) -> None:
+    live.commit(0)
+
+    told = act(client, action)
+
+    assert told.status_code == 400
+    assert "query.stop() in its own process" in told.json()["detail"]
+
+
 def test_one_epoch_is_no_epochs(client: TestClient, ended: LiveCheckpoint) -> None:
     assert (
         act(client, "rewind", to_epoch=8)

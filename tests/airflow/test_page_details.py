@@ -329,6 +329,38 @@ def test_short_offsets_of_an_epoch_are_sent_as_they_are(live: LiveCheckpoint) ->
     assert (list(old["offsets"]), old["ends_at"]) == ([{"0": 10}], '[{"0":10}]')
 
 
+@pytest.mark.parametrize(
+    ("description", "title"),
+    [
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable$@72eaa0c8", "console"),
+        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$@1f", "noop"),
+        ("FileSink[file:/tmp/a@b]", "FileSink[file:/tmp/a@b]"),
+    ],
+)
+def test_a_sink_that_has_no_text_of_its_own_is_named(description: str, title: str) -> None:
+    [[_], [sink]] = picture_of(None, report(0, sink={"description": description}))
+
+    assert sink["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"latencyMs": {"epochEndToCommitted": 1}}, "snapshot"),
+        ({"stateOperators": [{"numRowsTotal": 4, "memoryUsedBytes": 800}]}, "memory used"),
+    ],
+)
+def test_what_the_bytes_of_the_state_are(
+    live: LiveCheckpoint, more: dict[str, Any], name: str
+) -> None:
+    live.commit(0)
+    live.checkpoint.progress.write([report(0, **more)])
+
+    found = query_details(KnownQuery(live.location), with_records=False)["series"]
+
+    assert found["state_name"] == name
+
+
 def test_a_picture_needs_a_fingerprint_or_a_report() -> None:
     fingerprint = {
         "sources": [{"format": "kafka", "options": {"subscribe": "t"}, "steps": ["Filter a"]}],

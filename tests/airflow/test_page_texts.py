@@ -269,6 +269,10 @@ def ending(page: str) -> dict[str, bool]:
 def test_a_query_that_has_ended_is_not_offered_to_be_ended(
     live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    untold = own_page(live, monkeypatch)
+    assert ending(untold) == {"drain": False, "stop": False}
+    assert "ends by query.stop() in its own process" in text_of(untold, "ends")
+
     live.hold()
     running = own_page(live, monkeypatch)
     assert ending(running) == {"drain": True, "stop": True}

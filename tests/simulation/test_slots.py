@@ -233,7 +233,7 @@ def test_slots_are_kept_for_other_jobs(tmp_path: Path, free: int, tasks: int) ->
 
 
 def test_slots_to_keep_free_that_are_not_there(story: Story) -> None:
-    with pytest.raises(NotEnoughSlotsError, match=r"1 tasks, keeps 4 .* needs 5 free"):
+    with pytest.raises(NotEnoughSlotsError, match=r"1 task, keeps 4 .* needs 5 free"):
         story.start(Cluster(lambda: ENOUGH, LOCAL), slots_to_keep_free=4, partitions_per_task=2)
 
 

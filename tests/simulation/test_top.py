@@ -20,6 +20,8 @@ from engine.base.clock import SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.find import Folder
 from engine.checkpoint.lease import Lease
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.standing_by import OwnNote
@@ -245,6 +247,24 @@ def test_a_query_ends_only_if_that_is_confirmed(
     driven([str(story.folder)], steps)
     assert story.checkpoint.status().state is QueryState.STOPPED
     assert query.awaitTermination(WAIT_S), "the lease tells the end a moment before"
+
+
+def test_a_query_that_spark_runs_alone_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "orders"))
+    checkpoint.create_or_read_query_id("orders")
+    assert checkpoint.offsets.add(0, OffsetEntry(({"0": 1},)))
+    assert checkpoint.commits.add(0, CommitEntry())
+    told: list[str] = []
+    monkeypatch.setattr(TopApp, "notify", lambda app, text, **_: told.append(text))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: shown(pilot) and shown(pilot)[0][1] == "UNKNOWN", "it is seen")
+        await pilot.press("d")
+        await until(pilot, lambda: any("query.stop()" in text for text in told), "what to do")
+
+    driven([str(tmp_path)], steps)
 
 
 def test_the_standby_of_a_lost_query_is_asked(

@@ -151,6 +151,16 @@ def test_no_epoch_is_committed_yet(tmp_path: Path, capsys: Captured) -> None:
 # -- prune --------------------------------------------------------------------------------------
 
 
+def test_one_is_told_in_the_singular(spark_checkpoint: Path, capsys: Captured) -> None:
+    told = called(capsys, "prune", spark_checkpoint, "--keep-epochs", "7")[1]
+    assert told.startswith("Removed 1 epoch: 4 files, ")
+    for epoch in range(1, 8):
+        (spark_checkpoint / "commits" / str(epoch)).unlink(missing_ok=True)
+    (spark_checkpoint / "commits" / "1").write_text("v1\n{}")
+    told = called(capsys, "epochs", spark_checkpoint)[1]
+    assert told.splitlines()[-1] == "1 committed epoch is kept, 1."
+
+
 def test_prune(spark_checkpoint: Path, capsys: Captured) -> None:
     arguments = ("prune", spark_checkpoint, "--keep-epochs", "3")
     code, dry = called_json(capsys, *arguments, "--dry-run")
@@ -222,6 +232,17 @@ def test_a_run_is_ended(command: str, spark_checkpoint: Path, capsys: Captured) 
     assert (code, found["state"], found["run_id"]) == (0, "STOPPED", "run-1")
     code, out, _ = called(capsys, command, spark_checkpoint)
     assert (code, out) == (0, "No run holds the checkpoint: the query is STOPPED.\n")
+
+
+@pytest.mark.parametrize("command", ["drain", "stop"])
+def test_a_query_that_spark_runs_alone_cannot_be_asked(
+    command: str, spark_checkpoint: Path, capsys: Captured
+) -> None:
+    code, out, err = called(capsys, command, spark_checkpoint)
+    assert (code, out) == (2, "")
+    assert "Spark's own query, started without this engine, cannot be asked from outside" in err
+    assert "query.stop() in its own process" in err
+    assert not (spark_checkpoint / "control").exists()
 
 
 def test_a_run_that_fails_while_it_drains(spark_checkpoint: Path, capsys: Captured) -> None:

@@ -107,13 +107,21 @@ def test_copy_and_inspect(checkpoint: Path, tmp_path: Path, capsys: Captured) ->
     assert any(line.split()[:2] == ["commits", "6"] for line in lines)
 
 
+def test_queries_of_spark_have_no_dead_letters(checkpoint: Path, capsys: Captured) -> None:
+    report = {"batchId": 7, "runId": "run", "sink": {"description": "noop"}}
+    Checkpoint(str(checkpoint)).progress.write([report])
+    code, text, _ = called(capsys, "dead-letters", checkpoint)
+    assert code == 0
+    assert text.startswith("Spark runs this query, and has no dead letters: ")
+
+
 def test_dead_letters(checkpoint: Path, tmp_path: Path, capsys: Captured) -> None:
     arguments = ("dead-letters", checkpoint)
     code, text, _ = called(capsys, *arguments)
     assert (code, text) == (0, "No epoch has a report yet, which would tell where they are.\n")
 
     def told(sink: str) -> None:
-        report = {"batchId": 7, "runId": "run", "sink": {"description": sink}}
+        report = {"batchId": 7, "runId": "run", "sink": {"description": sink}, "latencyMs": {}}
         Checkpoint(str(checkpoint)).progress.write([report])
 
     told("noop")

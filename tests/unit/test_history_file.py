@@ -81,6 +81,28 @@ def test_a_report_of_sparks_own() -> None:
     assert (told.at_ms, told.state_bytes, told.latency.total) == (NOW_MS + 300, 800, 0)
 
 
+@pytest.mark.parametrize(
+    ("event_time", "lag_ms"),
+    [
+        ({"watermark": iso_timestamp(NOW_MS - 5_000)}, 5_300),
+        ({"watermark": "1970-01-01T00:00:00.000Z"}, None),
+        ({}, None),
+    ],
+)
+def test_the_watermark_of_sparks_own_is_told_by_its_time(
+    event_time: dict[str, str], lag_ms: int | None
+) -> None:
+    told = measured(
+        {
+            "timestamp": iso_timestamp(NOW_MS),
+            "batchDuration": 300,
+            "numInputRows": 0,
+            "eventTime": event_time,
+        }
+    )
+    assert told.watermark_lag_ms == lag_ms
+
+
 @pytest.mark.parametrize("wrong", [{}, {"numInputRows": 3}, {"numInputRows": None}])
 def test_what_is_no_report_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):

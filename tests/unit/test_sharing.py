@@ -154,6 +154,15 @@ def test_stages_are_named_with_the_slots_that_they_need() -> None:
     alone = TaskSharing(1)
     alone.split([2], slots=4)
     assert str(alone.demand) == "has 2 tasks and needs as many free task slots"
+    assert str(Demand(1)) == "has 1 task and needs a free task slot"
+    assert (
+        str(Demand(1, 1))
+        == "has 1 task, keeps 1 slot free for other jobs and needs 2 free task slots"
+    )
+    assert Demand(1).needed == "1, and 1 free task slot is needed"
+    assert (
+        Demand(4, 1, ("stage 1: 4",)).needed == "4 (stage 1: 4), and 5 free task slots are needed"
+    )
 
 
 def test_stages_that_are_fixed_leave_the_rest_to_the_streams() -> None:

@@ -18,6 +18,7 @@ from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.standing_by import refuse_untold
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,12 +78,8 @@ class EndContinuousQueryOperator(QueryAskingOperator):
             hook = ContinuousQueryHook(self.continuous_conn_id, self.storage_conn_id)
             status = hook.status(location)
             submitted = None if status.state.is_active else hook.on_its_way(location)
-            if status.state is QueryState.UNKNOWN and submitted is None:
-                raise ConfigError(
-                    f"Nothing tells who runs the query of {location}.",
-                    hint="Only queries of this engine can be asked to end; check "
-                    "checkpoint_location.",
-                )
+            if submitted is None:
+                refuse_untold(location, status.state)
             found = {**status_event("ended", status), "checkpoint_location": location}
             if self.run_id is not None and self.run_id != status.run_id:
                 return self._of_another_run(context, found)

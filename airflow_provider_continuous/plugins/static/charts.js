@@ -22,7 +22,7 @@
     ["Latency, read to written", ms, [["p50", s.p50_ms], ["p99", s.p99_ms]]],
     ["An epoch is open for", ms, [["open", s.open_ms]]],
     ["Commit, by step", ms, [["whole", s.commit_ms], ...Object.entries(s.steps_ms)]],
-    ["State", bytes, [["snapshot", s.state_bytes]]],
+    ["State", bytes, [[s.state_name, s.state_bytes]]],
     ["Rows in the state", count, [["rows", s.state_rows]]],
     ["Bad and late records per second", count, [["bad", s.bad], ["late", s.late]]],
   ];

@@ -17,7 +17,7 @@ from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.requests import RequestKind
-from engine.checkpoint.standing_by import may_be_asked
+from engine.checkpoint.standing_by import may_be_asked, refuse_untold
 from engine.commands.control import asker
 from engine.commands.terminal.confirm import ConfirmScreen
 from engine.commands.terminal.looks import Looks, QueryLook, why
@@ -145,9 +145,12 @@ class TopApp(App[None]):
         somebody_runs_it: bool | None = False
         if found is not None and found.status is not None:
             state = found.status.state
-            somebody_runs_it = await self._answer(
-                found, lambda: may_be_asked(Checkpoint(found.location).storage, state)
-            )
+
+            def may_be() -> bool:
+                refuse_untold(found.location, state)
+                return may_be_asked(Checkpoint(found.location).storage, state)
+
+            somebody_runs_it = await self._answer(found, may_be)
         if somebody_runs_it is None or isinstance(self.screen, ConfirmScreen):
             return  # that was told; or the key was pressed twice
         if not somebody_runs_it or found is None:

@@ -33,6 +33,7 @@ def series(points: int, every_s: int = 10, steps: tuple[str, ...] = (), **values
         "at_s": [BEGAN_S + each * every_s for each in range(points)],
         "pauses": [],
         **{name: [values.get(name)] * points for name in NUMBERS},
+        "state_name": "snapshot",
         "steps_ms": {step: [1] * points for step in steps},
         "marks": [],
     }
