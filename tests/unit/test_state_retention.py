@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -295,19 +296,27 @@ def test_a_copy_has_its_state(query: Query, folder: str) -> None:
     assert state_at(target, 28) == expected_at(28)
 
 
-def test_retention_while_a_copy_is_made(
-    query: Query, folder: str, monkeypatch: pytest.MonkeyPatch
+def before_state_is_copied(
+    query: Query, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]
 ) -> None:
-    storage, target = query.checkpoint.storage, Checkpoint(f"{folder}/two")
+    """Something happens as soon as a file of the state is about to be read."""
+    storage = query.checkpoint.storage
     read = storage.read
 
     def slow(name: str) -> bytes:
         if name.startswith("state/"):
             monkeypatch.setattr(storage, "read", read)
-            prune(query.checkpoint, keep_epochs=5)
+            do()
         return read(name)
 
     monkeypatch.setattr(storage, "read", slow)
+
+
+def test_retention_while_a_copy_is_made(
+    query: Query, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Checkpoint(f"{folder}/two")
+    before_state_is_copied(query, monkeypatch, lambda: prune(query.checkpoint, keep_epochs=5))
     report = copy_checkpoint(query.checkpoint, target)
     assert (report.from_epoch, report.to_epoch) == (35, 39)
     assert target.epochs() == [35, 36, 37, 38, 39]
@@ -320,14 +329,7 @@ def test_a_copy_has_no_gap_where_retention_has_just_come(
 ) -> None:
     """On an object store it removes several commits at the same time, in no order."""
     storage, target = query.checkpoint.storage, Checkpoint(f"{folder}/two")
-    read = storage.read
-
-    def slow(name: str) -> bytes:
-        if name.startswith("state/"):
-            storage.delete("commits/36")
-        return read(name)
-
-    monkeypatch.setattr(storage, "read", slow)
+    before_state_is_copied(query, monkeypatch, lambda: storage.delete("commits/36"))
     report = copy_checkpoint(query.checkpoint, target)
     assert (report.from_epoch, report.to_epoch) == (37, 39)
     assert target.epochs() == target.offsets.ids() == [37, 38, 39]
