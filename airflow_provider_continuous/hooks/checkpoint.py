@@ -211,6 +211,7 @@ class CheckpointHook(BaseHook):
         to_pin: str | None = None,
         sink: Any = None,
         accept_repeats: bool = False,
+        expected_epoch: int | None = None,
     ) -> RewindReport:
         """Take a query that does not run back to the end of a committed epoch.
 
@@ -218,15 +219,18 @@ class CheckpointHook(BaseHook):
         :param sink: see :func:`engine.sinks.reopen.reopen_sink`; None: the one that the
             query had at its last start.
         :param accept_repeats: go on with a sink that cannot take rows back.
+        :param expected_epoch: refuse unless this one is the last committed one still.
         :raises ConfigError: the epoch is not there, or the sink cannot take rows back; nothing has
             changed.
-        :raises ConcurrentRunError: a run holds the checkpoint.
+        :raises ConcurrentRunError: a run holds the checkpoint, or ``expected_epoch`` is not the
+            last committed one.
         """
         return self.checkpoint.rewind(
             to_epoch,
             to_pin=to_pin,
             sink=recorded_sink(self.checkpoint) if sink is None else sink,
             accept_repeats=accept_repeats,
+            expected_epoch=expected_epoch,
         )
 
     def inspect(self, last: int = LAST_DEFAULT) -> Inspection:

@@ -152,7 +152,11 @@ def _rewind(hook: CheckpointHook, asked: Asked, by: str) -> Answer:
         )
     target = get_pin(hook.checkpoint.storage, str(name)) if epoch is None else epoch
     if not _is_dry(asked):
-        report = hook.rewind(epoch, to_pin=target.name if isinstance(target, Pin) else None)
+        report = hook.rewind(
+            epoch,
+            to_pin=target.name if isinstance(target, Pin) else None,
+            expected_epoch=_whole(asked, "expected_epoch"),
+        )
         return {
             "message": f"Rewound from epoch {report.from_epoch:,} to {report.to_epoch:,}; the next "
             f"start goes on at {report.to_epoch + 1:,}.",
@@ -175,7 +179,13 @@ def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""
     return {
         "message": f"{epochs}. {rows}{lost}",
-        "report": {"to_epoch": target.epoch, "undone": undone, "pins": pins, "dry_run": True},
+        "report": {
+            "from_epoch": committed,
+            "to_epoch": target.epoch,
+            "undone": undone,
+            "pins": pins,
+            "dry_run": True,
+        },
     }
 
 

@@ -139,6 +139,7 @@ class Checkpoint(CheckpointFolder):
         to_pin: str | None = None,
         sink: Any = None,
         accept_repeats: bool = False,
+        expected_epoch: int | None = None,
     ) -> RewindReport:
         """Take a query that does not run back to the end of a committed epoch. The next start reads
         on from there, as a higher generation.
@@ -147,16 +148,25 @@ class Checkpoint(CheckpointFolder):
         :param sink: the query's stream writer, which takes the rows of later epochs back. See
             :func:`engine.sinks.reopen.reopen_sink`.
         :param accept_repeats: go on with a sink that cannot: it gets those rows again.
+        :param expected_epoch: refuse unless this one is the last committed one still.
         :raises ConfigError: the epoch is not there (lists those that are), or the sink cannot take
             rows back; nothing has changed.
-        :raises ConcurrentRunError: a run holds the checkpoint.
+        :raises ConcurrentRunError: a run holds the checkpoint, or ``expected_epoch`` is not the
+            last committed one.
         """
         if to_pin is not None:
             target: int | Pin = get_pin(self.storage, to_pin)
         else:
             assert to_epoch is not None, "an epoch or a pin"
             target = to_epoch
-        return rewind(self, target, sink=sink, accept_repeats=accept_repeats, clock=self._clock)
+        return rewind(
+            self,
+            target,
+            sink=sink,
+            accept_repeats=accept_repeats,
+            expected_epoch=expected_epoch,
+            clock=self._clock,
+        )
 
     # -- the whole ------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.whose_state import refuse_sparks_later_state
 from engine.errors import (
     CheckpointCorruptError,
+    ConcurrentRunError,
     ConfigError,
     ContinuousError,
     SinkUnavailableError,
@@ -118,6 +119,7 @@ def rewind(
     *,
     sink: Any = None,
     accept_repeats: bool = False,
+    expected_epoch: int | None = None,
     clock: Clock | None = None,
 ) -> RewindReport:
     """Take a query that does not run back to the end of an epoch.
@@ -125,13 +127,20 @@ def rewind(
     :param target: the epoch, or a pin.
     :param sink: its stream writer, to take the rows of later epochs back.
     :param accept_repeats: go on with a sink that cannot: it gets those rows again.
+    :param expected_epoch: the last committed one when the caller looked; None: whichever it is.
     :raises ConfigError: the epoch is not there, or the sink cannot take back; nothing has changed.
-    :raises ConcurrentRunError: a run holds the checkpoint.
+    :raises ConcurrentRunError: a run holds the checkpoint, or has committed since the caller
+        looked, or another rewind was done.
     :raises ContinuousError: it failed in between; call it again, or start the query.
     """
     offer = RewindableSink.of(sink)
+
+    def check() -> Pin:
+        _check_expected(checkpoint, expected_epoch)
+        return _check(checkpoint, target, offer, accept_repeats)
+
     if _read_intent(checkpoint) is None:  # else finish that rewind first: entries are being moved
-        _check(checkpoint, target, offer, accept_repeats)
+        check()
     lease = Lease.acquire(
         checkpoint,
         run_id=str(uuid.uuid4()),
@@ -142,7 +151,7 @@ def rewind(
         if offer.bind is not None:
             offer.bind(sink_context(checkpoint, lease))
         finish_rewind(checkpoint, lease, offer)
-        pin = _check(checkpoint, target, offer, accept_repeats)
+        pin = check()
         committed = checkpoint.committed_epoch()
         earlier = read_rewound(checkpoint.storage)
         if earlier is not None and pin.epoch in earlier.taken_back:
@@ -296,6 +305,16 @@ def check_sink(sink: RewindableSink, pin: Pin) -> None:
     """
     if sink.check is not None:
         sink.check(pin.epoch, *_position(pin.sink_position))
+
+
+def _check_expected(checkpoint: CheckpointFolder, expected: int | None) -> None:
+    """:raises ConcurrentRunError: another epoch is the last committed one."""
+    if expected is not None and (committed := checkpoint.committed_epoch()) != expected:
+        raise ConcurrentRunError(
+            f"The query is now at epoch {committed}, the preview was of epoch {expected}.",
+            hint="Look at it again: it has gone on since, or was rewound by somebody else.",
+            epoch=committed,
+        )
 
 
 def _check(

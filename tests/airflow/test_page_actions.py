@@ -80,7 +80,7 @@ def test_a_query_is_rewound_to_a_pin_whose_epoch_was_pruned(
         "The pins later go with them."
     )
     assert told.json()["report"] == {
-        "to_epoch": 0, "undone": 9, "pins": ["later"], "dry_run": True
+        "from_epoch": 9, "to_epoch": 0, "undone": 9, "pins": ["later"], "dry_run": True
     }  # fmt: skip
     assert ended.checkpoint.committed_epoch() == 9
 
@@ -101,6 +101,29 @@ def test_a_rewind_to_an_epoch_has_no_position_for_the_sink(
     told = act(client, "rewind", to_epoch=7).json()["message"]
 
     assert told.startswith("2 epochs would be undone, 8 to 9. The rewind will be refused: The sink")
+
+
+def test_a_rewind_is_of_the_query_that_its_preview_was_of(
+    client: TestClient, ended: LiveCheckpoint, sink: CompactedSink
+) -> None:
+    """Between the two somebody else has rewound it, and it has gone on."""
+    for name, epoch in (("first", 0), ("later", 7)):
+        assert act(client, "pin", name=name, epoch=epoch).status_code == 200
+    seen = act(client, "rewind", to_pin="first").json()["report"]["from_epoch"]
+    other = act(client, "rewind", to_pin="later", dry_run=False, expected_epoch=seen)
+    assert other.status_code == 200, other.text
+
+    late = act(client, "rewind", to_pin="first", dry_run=False, expected_epoch=seen)
+
+    assert late.status_code == 409, late.text
+    assert late.json()["detail"].startswith(
+        "The query is now at epoch 7, the preview was of epoch 9. Look at it again: "
+    )
+    assert sink.rewound == [(7, {"last": 7})]
+    assert ended.checkpoint.epochs() == [*range(8)]
+    assert ended.checkpoint.status().state is QueryState.STOPPED
+    again = act(client, "rewind", to_pin="first", dry_run=False, expected_epoch=7)
+    assert (again.status_code, ended.checkpoint.epochs()) == (200, [0])
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,8 @@
       if (dry) {
         const told = await ask(action, { ...body, dry_run: true });
         if (!(await confirmed(told.message, label))) return;
-        body = { ...body, dry_run: false };
+        // Of a rewind: refused if the query is not any more where the preview saw it.
+        body = { ...body, dry_run: false, expected_epoch: told.report.from_epoch };
       } else if (text && !(await confirmed(text, label))) return;
       done.textContent = (await ask(action, body)).message;
       if (window.lookAgain) window.lookAgain();

@@ -14,6 +14,7 @@ from playwright.sync_api import Page, Route, expect
 from airflow_provider_continuous.plugins import pages
 from airflow_provider_continuous.plugins.queries import named_query
 from airflow_provider_continuous.view.known import Owner
+from engine.checkpoint.query_state import QueryState
 from tests.airflow.chromium import chromium, needs_chromium
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
@@ -108,6 +109,21 @@ def test_what_becomes_of_an_epoch_without_its_pin_is_told(
     expect(shown.get_by_role("dialog")).to_contain_text(
         "Remove the pin mine? Its epoch is then pruned as any other."
     )
+
+
+def test_a_rewind_that_was_confirmed_too_late_is_refused(shown: Page, live: LiveCheckpoint) -> None:
+    live.end(QueryState.STOPPED)
+    shown.get_by_label("To epoch", exact=True).fill("0")
+    shown.get_by_role("button", name="Look what would be undone").click()
+    expect(shown.get_by_role("dialog")).to_contain_text("1 epoch would be undone, 1.")
+    live.commit(2)
+
+    shown.get_by_role("button", name="Rewind", exact=True).click()
+
+    expect(shown.locator("#done")).to_contain_text(
+        "The query is now at epoch 2, the preview was of epoch 1."
+    )
+    assert live.checkpoint.epochs() == [0, 1, 2]
 
 
 def test_who_is_logged_out_meanwhile_is_told_so_by_an_action(shown: Page, server: Server) -> None:
