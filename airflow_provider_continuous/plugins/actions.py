@@ -175,7 +175,7 @@ def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
     if undone:
         epochs += f", {target.epoch + 1:,}" + (f" to {committed:,}" if undone > 1 else "")
     rows = _of_their_rows(RewindableSink.of(recorded_sink(hook.checkpoint)), target)
-    pins = [pin.name for pin in hook.pins() if pin.epoch > target.epoch]
+    pins = [pin.name for pin in hook.checkpoint.pinned_epochs() if pin.epoch > target.epoch]
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""
     return {
         "message": f"{epochs}. {rows}{lost}",

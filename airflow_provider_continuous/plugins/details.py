@@ -89,7 +89,7 @@ def query_details(
         "epochs": list(reversed(epochs)),
         "standbys": [each.to_dict() for each in standing_by(checkpoint.storage)],
         "may_be_ended": may_be_asked(checkpoint.storage, overview.status.state),
-        "pins": [pin.to_dict() for pin in checkpoint.pins()],
+        "pins": [pin.to_dict() for pin in checkpoint.pinned_epochs()],
         "picture": picture_of(_fingerprint(checkpoint), last),
         "partitions": partitions_of(last, checkpoint.committed_offsets),
         "window": window,

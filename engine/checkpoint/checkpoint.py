@@ -28,10 +28,12 @@ from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.lease import LeaseRecord, read_holder, read_lease
 from engine.checkpoint.pins import (
     Pin,
+    PinnedEpoch,
     add_pin,
     all_pins,
     committed_entries,
     get_pin,
+    pinned_epochs,
     remove_pin,
 )
 from engine.checkpoint.query_state import QueryState
@@ -131,6 +133,10 @@ class Checkpoint(CheckpointFolder):
     def pins(self) -> list[Pin]:
         """All pins, lowest epoch first."""
         return all_pins(self.storage)
+
+    def pinned_epochs(self) -> list[PinnedEpoch]:
+        """The same without what the pins hold, which may be much: names, epochs and times."""
+        return pinned_epochs(self.storage)
 
     def rewind(
         self,

@@ -15,34 +15,51 @@ The files that hold the state behind a pinned epoch stay where they are: retenti
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.base.json_text import JSON, dump, load_object
 from engine.checkpoint.folder import CheckpointFolder
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.rewound import is_rewound_since, last_rewind
-from engine.checkpoint.storage.contract import Storage
+from engine.checkpoint.storage.contract import FileInfo, Storage
 from engine.errors import CheckpointCorruptError, CheckpointError, ConfigError
 
 FOLDER = "pins"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_BEGINNING = re.compile(rb'{"epoch":(\d+),"pinned_at_ms":(\d+),')
+_BEGINNING_BYTES = 128
+_SHORT_BYTES = 1 << 12
+"""A pin that is no longer is read as a whole: elsewhere, to read a part takes two calls."""
 
 
 @dataclass(frozen=True)
-class Pin:
-    """A pinned epoch.
+class PinnedEpoch:
+    """Which epoch a pin keeps.
 
     :param pinned_at_ms: since 1970.
-    :param offsets: the epoch's entry in the offset log, as it is.
-    :param commit: the epoch's entry in the commit log, as it is.
     """
 
     name: str
     epoch: int
     pinned_at_ms: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for people: name, epoch, time."""
+        return {"name": self.name, "epoch": self.epoch, "pinned_at_ms": self.pinned_at_ms}
+
+
+@dataclass(frozen=True)
+class Pin(PinnedEpoch):
+    """A pinned epoch with what the pin holds of it.
+
+    :param offsets: the epoch's entry in the offset log, as it is.
+    :param commit: the epoch's entry in the commit log, as it is.
+    """
+
     offsets: str
     commit: str
     sink_position: JSON = None
@@ -51,12 +68,9 @@ class Pin:
         """Without the name, which is the file's."""
         return dump({key: value for key, value in asdict(self).items() if key != "name"}).encode()
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, for people: name, epoch, time."""
-        return {"name": self.name, "epoch": self.epoch, "pinned_at_ms": self.pinned_at_ms}
-
 
 _FIELDS = [field.name for field in fields(Pin)]
+Found = TypeVar("Found", bound=PinnedEpoch)
 
 
 def add_pin(
@@ -134,15 +148,38 @@ def all_pins(storage: Storage) -> list[Pin]:
 
     :raises CheckpointCorruptError: one is unreadable.
     """
+    return _each(storage, lambda file: get_pin(storage, file.name))
 
-    def look(name: str) -> Pin | None:
+
+def pinned_epochs(storage: Storage) -> list[PinnedEpoch]:
+    """Which epochs are pinned, lowest first. Of a long pin, which may have megabytes, only the
+    beginning is read.
+
+    :raises CheckpointCorruptError: one is unreadable.
+    """
+
+    def look(file: FileInfo) -> PinnedEpoch:
+        if file.size > _SHORT_BYTES:
+            with suppress(FileNotFoundError):
+                begins = storage.beginning(f"{FOLDER}/{file.name}", _BEGINNING_BYTES)
+                if told := _BEGINNING.match(begins):
+                    return PinnedEpoch(file.name, int(told[1]), int(told[2]))
+        return get_pin(storage, file.name)
+
+    return _each(storage, look)
+
+
+def _each(storage: Storage, look: Callable[[FileInfo], Found]) -> list[Found]:
+    """What a look at each pin returns; lowest epoch first."""
+
+    def try_to(file: FileInfo) -> Found | None:
         with suppress(ConfigError):  # it was removed since
-            return get_pin(storage, name)
+            return look(file)
         return None
 
-    looks = storage.together(*(partial(look, name) for name in _names(storage)))
-    pins = [pin for pin in looks if pin is not None]
-    return sorted(pins, key=lambda pin: (pin.epoch, pin.name))
+    looks = storage.together(*(partial(try_to, file) for file in _files(storage)))
+    found = [each for each in looks if each is not None]
+    return sorted(found, key=lambda pin: (pin.epoch, pin.name))
 
 
 def remove_pin(storage: Storage, name: str) -> None:
@@ -192,7 +229,7 @@ def not_available(checkpoint: CheckpointFolder, epoch: int) -> ConfigError:
     """The error for an epoch that cannot be had; lists those that can."""
     kept = checkpoint.epochs()
     listed = f"{kept[0]} to {kept[-1]}" if kept else "none"
-    pins = ", ".join(f"{pin.name} ({pin.epoch})" for pin in all_pins(checkpoint.storage))
+    pins = ", ".join(f"{pin.name} ({pin.epoch})" for pin in pinned_epochs(checkpoint.storage))
     return ConfigError(
         f"Epoch {epoch} is not among the committed epochs that {checkpoint.url} has kept.",
         hint=f"Available: {listed}{f'; pinned: {pins}' if pins else ''}.",
@@ -200,5 +237,9 @@ def not_available(checkpoint: CheckpointFolder, epoch: int) -> ConfigError:
     )
 
 
+def _files(storage: Storage) -> list[FileInfo]:
+    return [file for file in storage.list(FOLDER) if _NAME.fullmatch(file.name)]
+
+
 def _names(storage: Storage) -> list[str]:
-    return [file.name for file in storage.list(FOLDER) if _NAME.fullmatch(file.name)]
+    return [file.name for file in _files(storage)]

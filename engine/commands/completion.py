@@ -58,7 +58,7 @@ def _pins(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     if parsed_args.command == "pin":  # its name is a new one
         return []
     checkpoint = _on_this_machine(parsed_args)
-    return [] if checkpoint is None else [pin.name for pin in checkpoint.pins()]
+    return [] if checkpoint is None else [pin.name for pin in checkpoint.pinned_epochs()]
 
 
 def _errors(**_: Any) -> list[str]:

@@ -50,7 +50,7 @@ def unpin(args: Namespace) -> Result:
 
 def pins(args: Namespace) -> Result:
     """The pins of a checkpoint."""
-    found = open_checkpoint(args.checkpoint).pins()
+    found = open_checkpoint(args.checkpoint).pinned_epochs()
     rows = [[each.name, each.epoch, format_time(each.pinned_at_ms)] for each in found]
     text = format_table(["name", "epoch", "pinned at"], rows) if found else "No epoch is pinned."
     return Result({"pins": [each.to_dict() for each in found]}, text)

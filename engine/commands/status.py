@@ -68,7 +68,7 @@ def status(args: Namespace) -> Result:
         "last_progress": last,
         "fingerprint": read_fingerprint(checkpoint.storage),
         "standbys": [each.to_dict() for each in waiting],
-        "pins": [pin.to_dict() for pin in checkpoint.pins()],
+        "pins": [pin.to_dict() for pin in checkpoint.pinned_epochs()],
     }
     return Result(data, text)
 

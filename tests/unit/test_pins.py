@@ -91,6 +91,8 @@ def test_pins_are_listed_and_removed() -> None:
     checkpoint.pin("a")
     checkpoint.pin("a", LAST)
     assert [(pin.name, pin.epoch) for pin in checkpoint.pins()] == [("b", 3), ("a", LAST)]
+    listed = [pin.to_dict() for pin in checkpoint.pinned_epochs()]
+    assert listed == [pin.to_dict() for pin in checkpoint.pins()]
     with pytest.raises(ConfigError, match=r"pin 'a' is at epoch 9 already.*unpin"):
         checkpoint.pin("a", 3)
     with pytest.raises(ConfigError, match=r"no pin 'c'.*Its pins: a, b"):
@@ -116,6 +118,9 @@ def test_a_torn_pin_is_named() -> None:
         checkpoint.storage.replace("pins/a", content[:cut])
         with pytest.raises(CheckpointCorruptError, match="pins/a cannot be read"):
             checkpoint.pins()
+    checkpoint.storage.replace("pins/a", content[:9])
+    with pytest.raises(CheckpointCorruptError, match="pins/a cannot be read"):
+        checkpoint.pinned_epochs()
 
 
 def test_a_later_pin_goes_with_its_epoch() -> None:

@@ -71,12 +71,14 @@ def test_first_create_wins(storage: Storage) -> None:
     assert storage.create("offsets/3", b"second, and longer") is False
     assert storage.read("offsets/3") == b"first"
     assert storage.info("offsets/3").size == 5
+    assert [storage.beginning("offsets/3", bytes_max) for bytes_max in (2, 9)] == [b"fi", b"first"]
 
 
 def test_an_empty_file_is_a_file(storage: Storage) -> None:
     assert storage.create("offsets/3", b"") is True
     assert storage.create("offsets/3", b"more") is False
     assert storage.read("offsets/3") == b""
+    assert storage.beginning("offsets/3", 2) == b""
 
 
 def test_replace_creates_and_swaps(storage: Storage) -> None:

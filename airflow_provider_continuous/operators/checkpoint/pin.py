@@ -92,7 +92,7 @@ class UnpinEpochOperator(CheckpointOperator):
         """Remove the pin."""
         with final_errors():
             hook = self.hook()
-            known = any(pin.name == self.name for pin in hook.pins())
+            known = any(pin.name == self.name for pin in hook.checkpoint.pinned_epochs())
             if known or not self.missing_ok:
                 hook.unpin(self.name)
         return {"name": self.name, "removed": known}

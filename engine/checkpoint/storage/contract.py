@@ -21,6 +21,9 @@ from typing import IO, Any, ClassVar
 from engine.base.daemon_threads import together
 from engine.errors import CheckpointError
 
+PART_BYTES = 1 << 22
+"""So much of a large file is read at a time."""
+
 
 @dataclass(frozen=True)
 class FileInfo:
@@ -69,16 +72,19 @@ class Storage(ABC):
                 rest = rest[scratch.write(rest) :]
         return mmap.mmap(scratch.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def beginning(self, name: str) -> bytes:
-        """The first megabytes of a file; all of one that has no more.
+    def beginning(self, name: str, bytes_max: int = PART_BYTES) -> bytes:
+        """The first bytes of a file; all of one that has no more.
 
         :raises FileNotFoundError: there is none.
         :raises CheckpointError: it cannot be read.
         """
-        return next(self._parts(name), b"")
+        return next(self._parts(name, bytes_max), b"")[:bytes_max]
 
-    def _parts(self, name: str) -> Iterator[bytes]:
-        """The content of a file, piece by piece; see :meth:`mapped` for errors."""
+    def _parts(self, name: str, bytes_max: int = PART_BYTES) -> Iterator[bytes]:
+        """The content of a file, piece by piece; see :meth:`mapped` for errors.
+
+        :param bytes_max: of a piece; where a file can be read only as a whole, it is one piece.
+        """
         yield self.read(name)
 
     @abstractmethod

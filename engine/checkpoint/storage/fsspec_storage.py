@@ -34,7 +34,7 @@ from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.checkpoint.storage.contract import PART_BYTES, FileInfo, Storage, checksum_twin
 from engine.checkpoint.storage.s3_role import ROLE, with_role
 from engine.errors import CheckpointError, ConfigError
 
@@ -46,7 +46,6 @@ _S3_EXISTS = ("PreconditionFailed", "412")
 # Two conditional puts at once: neither may have won yet, so S3 asks to try again.
 _S3_CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _CONFLICTS_MAX = 20
-_PART_BYTES = 1 << 22
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Their schemes."""
@@ -146,11 +145,11 @@ class FsspecStorage(Storage):
         with self._errors("read", name):
             return bytes(self._fs.cat_file(self._full(name)))
 
-    def _parts(self, name: str) -> Iterator[bytes]:
+    def _parts(self, name: str, bytes_max: int = PART_BYTES) -> Iterator[bytes]:
         size = self.info(name).size
-        for start in range(0, size, _PART_BYTES):
+        for start in range(0, size, bytes_max):
             with self._errors("read", name):
-                end = min(start + _PART_BYTES, size)
+                end = min(start + bytes_max, size)
                 part = bytes(self._fs.cat_file(self._full(name), start=start, end=end))
             yield part
 

@@ -20,13 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
-from engine.checkpoint.storage.contract import FileInfo, Storage
+from engine.checkpoint.storage.contract import PART_BYTES, FileInfo, Storage
 from engine.checkpoint.storage.hadoop_conf import Place, find_place, hadoop_conf
 from engine.checkpoint.storage.webhdfs import RemoteError, WebHdfs
 from engine.errors import CheckpointError, ConfigError
 
 TIMEOUT_S = 30.0
-_PART_BYTES = 1 << 22
 _OPTIONS = ("user", "timeout")
 _HINTS = {
     "AccessControlException": "Give this user write access, or name another: the storage option "
@@ -56,11 +55,11 @@ class HdfsStorage(Storage):
         with self._errors("read", name):
             return self._client.open(self._full(name))
 
-    def _parts(self, name: str) -> Iterator[bytes]:
+    def _parts(self, name: str, bytes_max: int = PART_BYTES) -> Iterator[bytes]:
         size = self.info(name).size
-        for start in range(0, size, _PART_BYTES):
+        for start in range(0, size, bytes_max):
             with self._errors("read", name):
-                length = min(_PART_BYTES, size - start)
+                length = min(bytes_max, size - start)
                 part = self._client.open_part(self._full(name), start, length)
             yield part
 

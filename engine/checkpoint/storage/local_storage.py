@@ -24,7 +24,7 @@ from typing import IO
 
 from engine.base import durable as disk
 from engine.base.failpoints import reach
-from engine.checkpoint.storage.contract import FileInfo, Storage, checksum_twin
+from engine.checkpoint.storage.contract import PART_BYTES, FileInfo, Storage, checksum_twin
 from engine.errors import CheckpointError, ContinuousError
 
 # It may be the log of a sink, in the folder of that.
@@ -37,7 +37,6 @@ _HINTS = {
     errno.EIO: "The device fails: check it before the query is started again.",
     errno.ENOTSUP: "Use a file system with hard links.",
 }
-_BEGINNING_BYTES = 1 << 22
 
 
 class LocalStorage(Storage):
@@ -54,9 +53,9 @@ class LocalStorage(Storage):
         with self._reading(name) as path:
             return disk.read(path)
 
-    def beginning(self, name: str) -> bytes:
+    def beginning(self, name: str, bytes_max: int = PART_BYTES) -> bytes:
         with self._reading(name) as path, path.open("rb") as file:
-            return file.read(_BEGINNING_BYTES)
+            return file.read(bytes_max)
 
     def mapped(self, name: str, scratch: IO[bytes]) -> mmap.mmap:
         with self._reading(name) as path:
