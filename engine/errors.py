@@ -100,6 +100,15 @@ def _rebuild(
     return error
 
 
+def in_the_catalogue(error: BaseException | None) -> str | None:
+    """The class to look an error up by in the catalogue: of a class of a user's own, the one that
+    it is a kind of; None of an error that is none of the engine's."""
+    if not isinstance(error, ContinuousError):
+        return None
+    ours = (kind for kind in type(error).__mro__ if kind.__module__.startswith("engine."))
+    return next(ours).__name__
+
+
 class ConfigError(ContinuousError):
     """Something is wrong with the query, its options or the machine; nothing was started."""
 

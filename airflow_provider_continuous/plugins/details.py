@@ -31,6 +31,7 @@ from engine.checkpoint.query_history import read_history, seen_since
 from engine.checkpoint.rewound import is_rewind
 from engine.checkpoint.standing_by import may_be_asked, standing_by
 from engine.checkpoint.summary import rows_written
+from engine.commands.show_errors import entry_of
 from engine.errors import CheckpointError
 from engine.history.measures import is_sparks, rate_of
 
@@ -63,6 +64,7 @@ def query_details(
     by_epoch = {report.get("batchId"): report for report in reports}
     committed = cache(checkpoint.commit_times_ms)  # there may be very many: listed once
     overview = look_at(checkpoint, query.location, committed)
+    catalogued = entry_of(overview.status.error_class)
     times_ms = committed()
     kept = list(times_ms)
     shown = kept if up_to is None else kept[: bisect_right(kept, up_to)]
@@ -80,6 +82,7 @@ def query_details(
     return {
         **overview.to_dict(),
         **told,
+        "error_means": catalogued.text if catalogued else None,
         "is_rewind": is_rewind(checkpoint.storage, overview.status.generation),
         "owners": [asdict(owner) for owner in query.owners],
         "kept_epochs": len(kept),

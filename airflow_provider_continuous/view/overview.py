@@ -111,6 +111,7 @@ class QueryOverview:
             "failing_since_ms": status.failing_since_ms,
             "next_attempt_at_ms": status.next_attempt_at_ms,
             "error": self.error,
+            "error_class": status.error_class,
             "started_at_ms": status.started_at_ms,
             "heartbeat_at_ms": status.heartbeat_at_ms,
             "committed_at_ms": self.committed_at_ms,

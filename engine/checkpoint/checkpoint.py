@@ -58,6 +58,8 @@ class CheckpointStatus:
     :param restarts: how often this run was restarted in place; ``last_error`` is why the last time,
         ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
         ``failing_since_ms`` when the first of its failures was since it has last committed.
+    :param error_class: of ``error``, else of ``last_error``: what `continuous errors` knows it by;
+        None of an error that is none of the engine's.
     """
 
     id: str | None
@@ -78,6 +80,7 @@ class CheckpointStatus:
     last_error: str | None = None
     next_attempt_at_ms: int | None = None
     failing_since_ms: int | None = None
+    error_class: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -241,6 +244,7 @@ class Checkpoint(CheckpointFolder):
             last_error=holder.last_error,
             next_attempt_at_ms=holder.next_attempt_at_ms if state.is_active else None,
             failing_since_ms=holder.failing_since_ms,
+            error_class=holder.error_class,
         )
 
     def _last_committed(

@@ -48,7 +48,7 @@ from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.summary import Summary
-from engine.errors import ConcurrentRunError, StaleRunError
+from engine.errors import ConcurrentRunError, StaleRunError, in_the_catalogue
 from engine.redaction.logs import redact
 
 EXPIRES_AFTER_INTERVALS = 10
@@ -69,6 +69,8 @@ class LeaseRecord:
     :param restarts: how often it was restarted in place since it was started; ``last_error`` is why
         the last time, ``next_attempt_at_ms`` when the next attempt begins, if it waits for it,
         ``failing_since_ms`` when the first of its failures was since it has last committed.
+    :param error_class: of ``error``, else of ``last_error``, as in the catalogue of errors; None of
+        an error that is none of the engine's, and of a run of an earlier version.
     :param summary: of the last committed epoch, see :mod:`engine.checkpoint.summary`.
     """
 
@@ -90,6 +92,7 @@ class LeaseRecord:
     last_error: str | None = None
     next_attempt_at_ms: int | None = None
     failing_since_ms: int | None = None
+    error_class: str | None = None
     summary: Summary | None = None
 
     @property
@@ -360,12 +363,14 @@ class Lease:
         state: QueryState,
         error: str | None = None,
         changes: Mapping[str, Any] | None = None,
+        cause: BaseException | None = None,
     ) -> None:
         """Say that the run has ended. A second call, and that of a fenced run, changes nothing.
 
         :param state: STOPPED or FAILED.
-        :param error: why it failed.
+        :param error: why it failed, in words.
         :param changes: as for :meth:`heartbeat`.
+        :param cause: of which ``error`` tells.
         :raises CheckpointError: the storage cannot be written.
         """
         assert state.has_ended, f"{state} is not an end"
@@ -373,7 +378,10 @@ class Lease:
             if self._released:
                 return
             try:
-                self._renew({**(changes or {}), "state": state, "error": error}, durable=True)
+                told = {**(changes or {}), "state": state, "error": error}
+                if error is not None:  # else that of the last error stays
+                    told["error_class"] = in_the_catalogue(cause)
+                self._renew(told, durable=True)
             except StaleRunError:
                 pass
             finally:

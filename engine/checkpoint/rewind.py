@@ -171,7 +171,7 @@ def rewind(
         _check_kept(checkpoint, pin, lease)
         finish_rewind(checkpoint, lease, offer)
     except BaseException as exc:
-        lease.release(QueryState.FAILED, error=f"The rewind failed: {exc}")
+        lease.release(QueryState.FAILED, error=f"The rewind failed: {exc}", cause=exc)
         raise
     lease.release(QueryState.STOPPED)
     return RewindReport(

@@ -28,8 +28,7 @@ from engine.commands.output import (
     standard_error,
 )
 from engine.commands.result import FAILED, WRONG_USE, Result
-from engine.commands.show_errors import in_the_catalogue
-from engine.errors import ConfigError, ContinuousError
+from engine.errors import ConfigError, ContinuousError, in_the_catalogue
 from engine.logs.json_lines import FORMATS, logs_json
 from engine.redaction.logs import RedactingFormatter, describe_trace
 from engine.spark.failure import describe_error

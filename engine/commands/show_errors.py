@@ -10,6 +10,7 @@ import shutil
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -74,10 +75,13 @@ def catalogue() -> list[Entry]:
     ]
 
 
-def in_the_catalogue(error: ContinuousError) -> str:
-    """The name to look an error up by: of a class of a user's own, the one that it is a kind of."""
-    ours = (kind for kind in type(error).__mro__ if kind.__module__.startswith("engine."))
-    return next(ours).__name__
+def entry_of(name: object) -> Entry | None:
+    """What the catalogue says of a class that a checkpoint names; None if it says nothing, for a
+    newer engine may have written it, or anybody, or if there is no catalogue here."""
+    if name:
+        with suppress(ContinuousError):
+            return next((entry for entry in catalogue() if entry.name == name), None)
+    return None
 
 
 def _plain(text: str) -> str:

@@ -16,6 +16,7 @@ from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.watermark import event_watermark_ms
 from engine.commands.epoch_rows import epoch_rows
 from engine.commands.result import Result, format_pairs, format_table, format_time
+from engine.commands.show_errors import entry_of
 from engine.errors import ConfigError
 from engine.progress.report import busy_share
 
@@ -50,6 +51,7 @@ def status(args: Namespace) -> Result:
             "error": found.error,
             "restarts": found.restarts or None,
             "last error": found.last_error,
+            "what to do": _advice(found),
             "failing since": format_time(found.failing_since_ms),
             "next attempt": format_time(found.next_attempt_at_ms),
             "epoch": found.epoch,
@@ -71,6 +73,12 @@ def status(args: Namespace) -> Result:
         "pins": [pin.to_dict() for pin in checkpoint.pinned_epochs()],
     }
     return Result(data, text)
+
+
+def _advice(found: CheckpointStatus) -> str | None:
+    """The command that tells more of an error."""
+    entry = entry_of(found.error_class)
+    return None if entry is None else f"continuous errors {entry.name}"
 
 
 def _who(found: CheckpointStatus, rewound: bool) -> dict[str, object]:

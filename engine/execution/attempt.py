@@ -474,7 +474,8 @@ class Attempt:
         """
         self._stop_keeper()
         if self.lease is not None:
-            self.lease.release(state, str(error) if error else None, self._start.listener.look())
+            told = str(error) if error else None
+            self.lease.release(state, told, self._start.listener.look(), error)
 
     def _stop_keeper(self) -> None:
         if self._keeper is not None:

@@ -22,7 +22,7 @@ from engine.checkpoint.query_state import QueryState
 from engine.coordinator.coordinator import Phase
 from engine.coordinator.epoch_runner import CommittedEpoch
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError
+from engine.errors import ContinuousError, NotEnoughSlotsError, SourceError, in_the_catalogue
 from engine.execution.attempt import Attempt
 from engine.execution.definition import QueryDefinition
 from engine.execution.ending import EndRequest
@@ -163,6 +163,7 @@ class ContinuousExecution:
             "epoch": self.committed_epoch,
             "restarts": self.restarts,
             "last_error": None if self.last_error is None else str(self.last_error),
+            "error_class": in_the_catalogue(self.last_error),
             "next_attempt_at_ms": self.next_attempt_at_ms,
             "failing_since_ms": self.failing_since_ms,
             "summary": self._summary.look(self._clock.now_ms(), total_lag(lambda: self.lag)),

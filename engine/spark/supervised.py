@@ -253,7 +253,7 @@ class SparkExecution:
         steps: list[Callable[[], object]] = [
             self._tell_the_last,
             lambda: self._end_history(text),
-            lambda: self._lease.release(state, error=text),
+            lambda: self._lease.release(state, error=text, cause=error),
         ]
         if self._temporary and error is None:
             steps.append(self.checkpoint.delete)

@@ -83,6 +83,30 @@ def test_an_error_that_a_restart_follows_is_told_once(
     assert "follows, after" not in text_of(listed)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("SinkUnavailableError", "SinkUnavailableError The sink cannot be reached; "),
+        ("NewerError", ""),
+        ("x; rm -r /", ""),
+        (["x"], ""),
+        (None, ""),
+    ],
+)
+def test_what_the_class_of_an_error_means_is_told(
+    live: LiveCheckpoint, monkeypatch: pytest.MonkeyPatch, name: Any, told: str
+) -> None:
+    live.hold()
+    assert live.lease is not None
+    live.lease.heartbeat(last_error=ERROR, error_class=name)
+
+    trouble = text_of(own_page(live, monkeypatch), "trouble").partition("last committed")[0]
+
+    assert trouble.startswith(f"Last error {ERROR} {told}")
+    assert ("continuous errors SinkUnavailableError" in trouble) is bool(told)
+    assert "rm -r" not in trouble
+
+
 def owner(task: str, location: str, at_ms: int = 0) -> Owner:
     return Owner("orders", task, "a run", -1, location, at_ms)
 

@@ -304,6 +304,7 @@ def test_version_1_of_our_own_always_opens() -> None:
         "last_error": None,
         "next_attempt_at_ms": None,
         "failing_since_ms": None,
+        "error_class": None,
     }
     assert checkpoint.prepared.get(3) == PreparedEntry(
         4, "5f2a3f0e-2c55-4d0f-8a55-d3a1c4a0c9b1", (None, None)

@@ -111,6 +111,7 @@ def test_restarts_and_the_last_error_are_in_status_progress_and_checkpoint(story
     assert (status.state, status.error, status.restarts) == (QueryState.STOPPED, None, 1)
     assert status.last_error is not None
     assert "the wire is cut" in status.last_error
+    assert status.error_class == "SourceError"
 
 
 def test_every_attempt_is_a_generation_of_its_own(story: Story) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from engine.checkpoint.process import Process
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.storage.contract import FileInfo
 from engine.checkpoint.storage.local_storage import LocalStorage
-from engine.errors import ConcurrentRunError, StaleRunError
+from engine.errors import ConcurrentRunError, SinkUnavailableError, StaleRunError
 from tests.unit.leases import EXPIRED_S, acquire, claims, elsewhere, on_disk
 
 
@@ -353,6 +354,35 @@ def test_what_a_run_does_now_is_not_told_of_one_that_has_ended(checkpoint: Check
     assert checkpoint.status().message == "Finishing the open epoch"
     lease.release(QueryState.STOPPED)
     assert checkpoint.status().message is None
+
+
+def test_the_class_of_an_error_is_told(checkpoint: Checkpoint) -> None:
+    class MyBrokerAwayError(SinkUnavailableError):
+        """As a connector of a user's own may have it."""
+
+    lease = Lease.acquire(checkpoint, run_id="a")
+    assert checkpoint.status().error_class is None
+    lease.heartbeat(last_error="no route", error_class="SourceUnavailableError")
+    assert checkpoint.status().error_class == "SourceUnavailableError"
+    lease.release(QueryState.FAILED, error="gone", cause=MyBrokerAwayError("gone"))
+    assert checkpoint.status().error_class == "SinkUnavailableError"
+
+    other = Lease.acquire(checkpoint, run_id="b")
+    other.heartbeat(last_error="no route", error_class="SourceUnavailableError")
+    other.release(QueryState.FAILED, error="not of ours", cause=ValueError())
+    assert checkpoint.status().error_class is None
+
+
+def test_a_lease_of_an_earlier_version_tells_no_class(checkpoint: Checkpoint) -> None:
+    lease = Lease.acquire(checkpoint, run_id="a")
+    lease.release(QueryState.FAILED, error="gone")
+    told = json.loads(checkpoint.storage.read("control/lease"))
+    del told["error_class"]
+    checkpoint.storage.replace("control/lease", json.dumps(told).encode())
+
+    status = checkpoint.status()
+
+    assert (status.error, status.error_class) == ("gone", None)
 
 
 def test_a_text_that_is_no_utf8_does_not_stop_the_heartbeats(checkpoint: Checkpoint) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from engine import errors as engine_errors
+from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.lease import Lease
+from engine.checkpoint.query_state import QueryState
 from engine.commands.command_line import main
 from engine.commands.show_errors import catalogue, show_errors
 from engine.errors import SinkUnavailableError
@@ -80,6 +83,23 @@ def test_a_failure_names_the_command_that_tells_more(tmp_path: Path, capsys: Cap
     assert main(["status", str(torn)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "(what to do: continuous errors CheckpointCorruptError)"
+
+
+def test_the_error_of_a_query_names_the_command_too(tmp_path: Path, capsys: Captured) -> None:
+    checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.create_or_read_query_id("orders")
+    error = SinkUnavailableError("The disk is away.")
+    lease = Lease.acquire(checkpoint, run_id="a")
+    lease.release(QueryState.FAILED, str(error), cause=error)
+
+    def told_of() -> str:
+        assert main(["status", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    assert re.search(r"^what to do +continuous errors SinkUnavailableError$", told_of(), re.M)
+    path = tmp_path / "control" / "lease"
+    path.write_text(path.read_text().replace("SinkUnavailableError", "x; rm -r /"))
+    assert "what to do" not in told_of()
 
 
 def test_a_class_of_the_users_own_is_looked_up_as_the_one_it_is_of(
