@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.checkpoint.summary import rows_written
-from engine.history.measures import rate_of
+from engine.history.measures import is_sparks, rate_of
 from engine.progress.report import busy_share
 from engine.redaction.logs import redact
 
@@ -69,28 +69,44 @@ def _stages(
     fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     operators = list(report.get("stateOperators") or [])
+    if operators and is_sparks(report):  # Spark tells them from the sink on
+        return [_keeps(seen, str(seen.get("operatorName"))) for seen in reversed(operators)]
     times = (report.get("stages") or [])[len(report.get("sources") or []) :]
     boxes = []
     for number, stage in enumerate((fingerprint or {}).get("stages") or []):
         seen = operators[number] if number < len(operators) else {}
         state = stage.get("state") or {}
         boxes.append(
-            {
-                "kind": "keeps",
-                "title": seen.get("operatorName") or str(state.get("kind") or "state"),
-                "detail": "",
-                "steps": _steps([f"{name}: {_told(value)}" for name, value in state.items()])
+            _keeps(
+                seen,
+                str(seen.get("operatorName") or state.get("kind") or "state"),
+                _steps([f"{name}: {_told(value)}" for name, value in state.items()])
                 + _steps(stage.get("steps")),
-                "numbers": [
-                    ("tasks", seen.get("numShufflePartitions"), "count"),
-                    ("rows kept", seen.get("numRowsTotal"), "count"),
-                    ("snapshot", seen.get("snapshotBytes"), "bytes"),
-                    ("late rows", seen.get("numRowsDroppedByWatermark"), "count"),
-                    *_busy(times[number : number + 1]),
-                ],
-            }
+                _busy(times[number : number + 1]),
+            )
         )
     return boxes
+
+
+def _keeps(
+    seen: Mapping[str, Any], title: str, steps: Sequence[str] = (), busy: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """:param seen: what the report tells of the operator: the engine its snapshot, Spark the memory
+    that it uses."""
+    return {
+        "kind": "keeps",
+        "title": redact(title),
+        "detail": "",
+        "steps": list(steps),
+        "numbers": [
+            ("tasks", seen.get("numShufflePartitions"), "count"),
+            ("rows kept", seen.get("numRowsTotal"), "count"),
+            ("snapshot", seen.get("snapshotBytes"), "bytes"),
+            ("memory", seen.get("memoryUsedBytes"), "bytes"),
+            ("late rows", seen.get("numRowsDroppedByWatermark"), "count"),
+            *busy,
+        ],
+    }
 
 
 def _sink(fingerprint: Mapping[str, Any] | None, report: Mapping[str, Any]) -> list[dict[str, Any]]:
