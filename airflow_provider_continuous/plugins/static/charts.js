@@ -122,6 +122,7 @@
     const labels = new Map(shown.map(([title, , lines]) => [title, lines.map(([label]) => label).join()]));
     for (const [title, known] of [...drawn])
       if (anew || isLong !== wasLong || known.labels !== labels.get(title)) remove(title);
+    place.tabIndex = shown.length ? 0 : -1;
     if (!shown.length) {
       tellNothing(s.nothing || { why: "There is nothing to draw." });
       return;
@@ -151,6 +152,20 @@
     const figures = shown.map(([title]) => drawn.get(title).figure);
     if (figures.some((each, index) => place.children[index] !== each)) place.append(...figures);
   }
+
+  // What a key does to both ends of what is shown, in shares of its length.
+  const KEYS = { "+": [0.25, -0.25], "=": [0.25, -0.25], "-": [-0.5, 0.5], ArrowLeft: [-0.25, -0.25], ArrowRight: [0.25, 0.25], 0: [-Infinity, Infinity] };
+  place.addEventListener("keydown", (event) => {
+    const [{ chart } = {}] = drawn.values(), moves = KEYS[event.key];
+    if (event.target !== place || !chart || !moves || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const at = chart.data[0], first = at[0], last = at[at.length - 1], shown = chart.scales.x, length = shown.max - shown.min;
+    let [min, max] = [shown.min + moves[0] * length, shown.max + moves[1] * length];
+    if (moves[0] === moves[1]) [min, max] = min < first ? [first, first + length] : max > last ? [last - length, last] : [min, max];
+    [min, max] = [Math.max(min, first), Math.min(max, last)];
+    if (at.filter((each) => each >= min && each <= max).length < 2) return;
+    for (const { chart: each } of drawn.values()) each.setScale("x", { min, max });
+  });
 
   draw();
   document.addEventListener("looked", () => draw());

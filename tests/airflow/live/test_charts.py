@@ -158,3 +158,32 @@ def test_who_has_zoomed_in_stays_there_and_sees_what_is_new(page: Page) -> None:
     look_again(page, series(51, rows_in=50, rows_out=100))
     look_again(page, series(51, rows_in=100))
     assert look() != zoomed, "a chart with other lines begins anew"
+
+
+def test_charts_are_zoomed_from_the_keyboard(page: Page) -> None:
+    begin(page, series(101, every_s=10, rows_in=100, behind=7))
+    charts, whole = page.locator("#charts"), (0, 1000)
+    page.keyboard.press("Tab")
+    expect(charts).to_be_focused()
+
+    def shown(*keys: str) -> tuple[int, int]:
+        for key in keys:
+            page.keyboard.press(key)
+        told = page.evaluate("uPlot.sync('page').plots.map(({ scales: { x } }) => [x.min, x.max])")
+        (span,) = {tuple(round(at_s - BEGAN_S) for at_s in each) for each in told}
+        return span
+
+    assert shown("ArrowLeft", "-") == whole
+    assert shown("+") == (250, 750)
+    assert shown("ArrowRight") == (375, 875)
+    assert shown("ArrowRight", "ArrowRight") == (500, 1000)
+    look_again(page, series(102, every_s=10, rows_in=100, behind=7))
+    assert shown() == (500, 1000)
+    assert shown("-") == (250, 1010)
+    assert shown("0") == (0, 1010)
+    span = shown(*"++++++++++++")
+    assert span[1] - span[0] >= 10, "two points are left to draw a line of"
+    assert shown("Control+0") == span
+
+    look_again(page, series(0))
+    expect(charts).to_have_attribute("tabindex", "-1")
