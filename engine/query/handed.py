@@ -21,7 +21,7 @@ from engine.query.spark_sinks import (
     options_without_effect,
     refuse_exactly_once,
     refuse_opening_options,
-    refuse_unknown_sink,
+    refuse_sink,
 )
 from engine.query.tables import refuse_table
 from engine.query.write_request import (
@@ -78,12 +78,12 @@ def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery
             found.hear(partial(_refuse_engines_own, request, option, value))
     found.hear(lambda: refuse_opening_options(request, options))
     found.hear(lambda: refuse_exactly_once(request, options))
-    if table is None:
-        found.hear(lambda: refuse_unknown_sink(request))
-    else:  # its catalog knows what the format means
-        found.hear(lambda: refuse_table(request, table))
     _warn(request, options)
     location, settings = pop_option(options, CHECKPOINT), pop_storage(options)
+    if table is None:
+        found.hear(lambda: refuse_sink(request, options))
+    else:  # its catalog knows what the format means
+        found.hear(lambda: refuse_table(request, table))
     checkpoint = found.hear(lambda: named_checkpoint(request, location, settings))
     if checkpoint is not None:
         found.hear(lambda: refuse_own_state(checkpoint))
