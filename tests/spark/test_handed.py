@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -17,6 +18,7 @@ from engine.query import handed
 from engine.query.explanation import explain_query
 from engine.query.spark_options import OF_SINKS
 from engine.query.writer import ContinuousStreamWriter
+from engine.spark.failure import describe_error
 from tests.spark.test_native_queries import WAIT_S, into, rate
 
 pytestmark = pytest.mark.spark
@@ -215,3 +217,14 @@ def test_metrics_of_the_engine_are_refused(
     with pytest.raises(ConfigError, match=f"Option {option} cannot be") as error:
         writer.start()
     assert "Spark's own metrics" in str(error.value.hint)
+
+
+def test_what_java_says_alone_is_told_of_a_start_that_fails(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    writer = into(rate(spark), checkpoint, "parquet", once=True).option("path", "/proc/nowhere")
+    with pytest.raises(Py4JJavaError) as error:
+        writer.start()
+    failed = "java.io.IOException: mkdir of file:/proc/nowhere/_spark_metadata failed"
+    assert describe_error(error.value) == failed
+    assert checkpoint.status().error == failed
