@@ -288,7 +288,7 @@ def _bear(error: CheckpointError, deadline: float) -> None:
 def _taken_back(
     submitted: SubmittedQuery, driver: DriverStatus, timeout_s: float
 ) -> ContinuousError:
-    hung = f"hung for {timeout_s:g} seconds ({driver.detail})"
+    hung = f"hung for {timeout_s:g} s ({driver.detail})"
     if not submitted.own:
         return submitted.start_error(f"{hung}, and is left to {submitted.handle.by},")
     words = submitted.last_words()  # a pod is deleted with its log

@@ -19,6 +19,7 @@ from airflow_provider_continuous.tasks.arguments import check_found, flag, given
 from airflow_provider_continuous.tasks.query_note import location_of
 from airflow_provider_continuous.tasks.users import Users
 from airflow_provider_continuous.view.overview import QueryOverview, look_at
+from engine.base.text_tables import count
 from engine.checkpoint.query_state import QueryState
 from engine.checkpoint.requests import RequestKind
 from engine.errors import ConfigError, ContinuousError
@@ -180,7 +181,7 @@ def describe(overview: QueryOverview) -> str:
     if overview.lag_s is not None:
         parts.append(f"committed {overview.lag_s:,.0f} s ago")
     if status.restarts:
-        parts.append(f"restarted {status.restarts} times")
+        parts.append(f"restarted {count(status.restarts, 'time')}")
     parts.append(f"checkpoint {overview.location}")
     error = f"\n{overview.error}" if overview.error else ""
     return f"{', '.join(parts)}.{error}"

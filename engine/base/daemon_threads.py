@@ -35,15 +35,27 @@ class DaemonThreads:
         self._waiting.put(None)
 
     def submit(self, do: Callable[[], T]) -> Future[T]:
-        """Have something done; what it returns, or raises."""
+        """Have something done; what it returns, or raises.
+
+        :raises RuntimeError: the process can have no thread, and there is none here to wait for;
+            it is not done.
+        """
         future: Future[T] = Future()
         with self._lock:
+            if self._threads < min(self._asked + 1, self._threads_max):
+                self._add_thread()
             self._asked += 1
             self._waiting.put((future, do))
-            if self._threads < min(self._asked, self._threads_max):
-                self._threads += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
+
+    def _add_thread(self) -> None:
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:
+            if self._threads:
+                return
+            raise
+        self._threads += 1
 
     def _work(self) -> None:
         while True:

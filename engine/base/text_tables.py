@@ -21,8 +21,21 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def count(how_many: int, what: str) -> str:
-    """``1 file``, ``1,234 files``."""
-    return f"{how_many:,} {what}{'' if how_many == 1 else 's'}"
+    """``1 file``, ``1,234 files``; ``2 entries``."""
+    if how_many == 1:
+        return f"1 {what}"
+    ends_in_ies = what.endswith("y") and what[-2] not in "aeiou"
+    return f"{how_many:,} {what[:-1]}ies" if ends_in_ies else f"{how_many:,} {what}s"
+
+
+def have(how_many: int) -> str:
+    """What goes on behind :func:`count`: ``1 task has``, ``2 tasks have``."""
+    return "has" if how_many == 1 else "have"
+
+
+def are(how_many: int) -> str:
+    """Likewise: ``1 task is``, ``2 tasks are``."""
+    return "is" if how_many == 1 else "are"
 
 
 def cell(value: Any) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.json_text import dump, load_object
+from engine.base.text_tables import count
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.storage.contract import Storage
 from engine.errors import CheckpointCorruptError, ConfigError
@@ -46,8 +47,8 @@ def rescale(checkpoint: Checkpoint, reducers: int | None, by: str) -> Checkpoint
             )
         if reducers is not None and reducers > groups:
             raise ConfigError(
-                f"A stage cannot have {reducers} tasks: the state in {checkpoint.url} has {groups} "
-                "key groups, and each task needs one.",
+                f"A stage cannot have {reducers} tasks: the state in {checkpoint.url} has "
+                f"{count(groups, 'key group')}, and each task needs one.",
                 hint="Ask for fewer. Option keyGroups sets how many there are, for a new "
                 "checkpoint.",
             )

@@ -31,7 +31,7 @@ def brief_session(
     try:
         spark = build_session(conf, app_name, python_path)
         try:
-            signal.signal(signal.SIGINT, _interrupt)  # PySpark has taken it for itself
+            signal.signal(signal.SIGINT, _interrupt)
             if noted:
                 raise KeyboardInterrupt
             yield spark

@@ -50,7 +50,10 @@ _LAST_EPOCH = "(default: the last committed one)"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     with standard_error():
-        return _main(arguments)
+        try:
+            return _main(arguments)
+        except KeyboardInterrupt:
+            return INTERRUPTED
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -74,8 +77,6 @@ def _main(arguments: Sequence[str] | None) -> int:
 def _told(args: argparse.Namespace) -> int:
     try:
         result = _execute(args)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except OutputError:
         raise
     except Exception as error:

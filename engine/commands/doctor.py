@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from engine.base.extras import needs_engine
+from engine.base.text_tables import are, count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.opening import prove_create_if_absent
 from engine.commands.result import DONE, FAILED, Result
@@ -94,7 +95,8 @@ def check_pyspark() -> Finding:
         return Finding(
             "pyspark",
             "failed",
-            f"{len(changed)} files of pyspark {version} are not those of its wheel: {some}.",
+            f"{count(len(changed), 'file')} of pyspark {version} {are(len(changed))} not as in its "
+            f"wheel: {some}.",
             f"pyspark-client {client} may have overwritten them: "
             f'pip install --force-reinstall --no-deps "pyspark=={version}".',
         )
@@ -135,7 +137,7 @@ def check_spark() -> Finding:
         context.parallelize([0], 1).map(_in_worker).collect()
     finally:
         spark.stop()
-    found = f"Spark {spark.version} on {master}, {slots} task slots"
+    found = f"Spark {spark.version} on {master}, {count(slots, 'task slot')}"
     if slots < 2:
         advice = "A query needs one slot per partition; more need local[N] or a cluster."
         return Finding("spark", "warning", f"{found}.", advice)

@@ -92,7 +92,7 @@ def _prune_one(location: str, args: Namespace) -> Result:
         text += (
             " The query's sink writes no files."
             if sink is None
-            else f" {verb} {sink.removed_entries:,} entries of the sink's log and "
+            else f" {verb} {count(sink.removed_entries, 'entry')} of the sink's log and "
             f"{count(sink.removed_files, 'data file')} of no epoch, "
             f"{format_bytes(sink.removed_bytes)}."
         )

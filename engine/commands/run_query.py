@@ -80,7 +80,6 @@ def _run(spec: QuerySpec, logs: JsonFormatter | None, args: Namespace) -> Result
             if signals.count:
                 return _NOT_STARTED
             raise
-        signals.catch()  # PySpark has taken Ctrl-C for itself
         try:
             if signals.count:
                 return _NOT_STARTED
@@ -216,11 +215,6 @@ class EndSignals:
     def __init__(self) -> None:
         self.count = 0
 
-    def catch(self) -> None:
-        """Take the signals, whoever had them."""
-        for number in self._NUMBERS:
-            signal.signal(number, self._handle)
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         if self.count > 2:
@@ -228,7 +222,8 @@ class EndSignals:
 
     def __enter__(self) -> EndSignals:
         self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
-        self.catch()
+        for number in self._NUMBERS:
+            signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
+from engine.base.text_tables import count
 from engine.checkpoint.storage.opening import given_location
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.terminal.looks import Looks
@@ -63,4 +64,4 @@ def top(args: Namespace) -> Result:
 def _missing(errors: Sequence[str]) -> str:
     told = " ".join(errors[:_ERRORS_TOLD])
     more = len(errors) - _ERRORS_TOLD
-    return f"{told} And {more:,} more folders cannot be listed." if more > 0 else told
+    return f"{told} And {count(more, 'more folder')} cannot be listed." if more > 0 else told

@@ -58,6 +58,7 @@ from enum import Enum
 from typing import Any, get_args
 
 from engine.base.listing import partitions_named
+from engine.base.text_tables import count
 from engine.checkpoint.epoch_state import Marks
 from engine.coordinator.behind import REDUCED_MAX, Behind, late_named
 from engine.coordinator.events import (
@@ -272,15 +273,14 @@ class EpochCoordinator:
         if self._behind.held < self.backlog_max or self._is_complete(oldest):
             return []
         late, reducers = self.missing(oldest), self.missing_reducers(oldest)
-        return self._end(
-            EpochBacklogError(
-                f"The open epoch has elapsed {self._behind.held} times, and waits for epoch "
-                f"{oldest}, which {late_named(late, reducers)} have not finished.",
-                epoch=oldest,
-                partition=late[0] if late else None,
-                hint="See what these tasks do, or raise option epochBacklogMax.",
-            )
+        error = EpochBacklogError(
+            f"The open epoch has elapsed {count(self._behind.held, 'time')}, and waits for "
+            f"epoch {oldest}, which {late_named(late, reducers)} have not finished.",
+            epoch=oldest,
+            partition=late[0] if late else None,
+            hint="See what these tasks do, or raise option epochBacklogMax.",
         )
+        return self._end(error)
 
     def _epoch_reported(self, event: EpochCommitMessage) -> list[Action]:
         epoch, task = event.epoch, event.partition

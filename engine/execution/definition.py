@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.base.options import EngineOptions
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import Marks
 from engine.checkpoint.lease import LeaseRecord
@@ -109,8 +110,8 @@ class QueryDefinition:
         named = asked or self.options.reducers
         if named > groups:
             raise ConfigError(
-                f"A stage cannot have {named} tasks: the query has {groups} key groups, and each "
-                "task needs one.",
+                f"A stage cannot have {named} tasks: the query has {count(groups, 'key group')}, "
+                "and each task needs one.",
                 hint="Set option reducers lower, or ask for fewer by `continuous rescale`. Option "
                 "keyGroups sets how many groups there are, for a new checkpoint.",
             )

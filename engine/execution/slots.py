@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from engine.base.clock import Clock
 from engine.base.options import EngineOptions
-from engine.base.text_tables import count
+from engine.base.text_tables import count, have
 from engine.errors import NotEnoughSlotsError
 
 _POLL_S, _POLL_MAX_S = 0.02, 0.5
@@ -178,8 +178,8 @@ class PlacementWatch:
         self.placed_s = now_s
         if now_s - self._launched_s >= self._limit_s:
             raise NotEnoughSlotsError(
-                f"{unplaced} of the query's {self._needed} tasks have found no free slot within "
-                f"{self._limit_s:g} s.",
+                f"{unplaced} of the query's {count(self._needed, 'task')} {have(self._needed)} "
+                f"found no free slot within {self._limit_s:g} s.",
                 hint=_HINT,
                 free=self._needed - unplaced,
             )
@@ -187,4 +187,4 @@ class PlacementWatch:
 
 
 def _waiting_for(missing: int, needed: int) -> str:
-    return f"Waiting for {missing} of {needed} task slots"
+    return f"Waiting for {missing} of {count(needed, 'task slot')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.base.options import EngineOptions
-from engine.base.text_tables import count
+from engine.base.text_tables import count, have
 from engine.coordinator.coordinator import EpochCoordinator, Phase
 from engine.errors import TaskLostError
 from engine.execution.slots import PLACED_WITHIN_S, PlacementWatch, SlotSupply
@@ -65,13 +65,13 @@ class StartWatch:
         coordinator, wanted = self._coordinator, self._coordinator.partitions
         if coordinator.phase is Phase.WIRING:
             return TaskLostError(
-                f"Only {len(coordinator.wired)} of {wanted} tasks have reached those that they "
-                f"send rows to within {self._timeout_s:g} s.",
+                f"Only {len(coordinator.wired)} of {count(wanted, 'task')} {have(wanted)} reached "
+                f"those that they send rows to within {self._timeout_s:g} s.",
                 hint="Executors have to reach one another on any port.",
             )
         return TaskLostError(
-            f"Only {len(coordinator.started)} of {wanted} tasks have started within "
-            f"{self._timeout_s:g} s.",
+            f"Only {len(coordinator.started)} of {count(wanted, 'task')} {have(wanted)} started "
+            f"within {self._timeout_s:g} s.",
             hint=f"The query needs {count(wanted, 'free task slot')}, and executors that reach "
             f"{self._driver}.",
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.base.text_tables import count
 from engine.errors import ConfigError
 from engine.expressions.compile import compile_expression, to_array
 from engine.expressions.registry import Context
@@ -75,8 +76,8 @@ def collected(frame: DataFrame, bytes_max: int) -> pa.RecordBatch:
     table = _arrow_table(frame)
     if table.nbytes > bytes_max:
         raise ConfigError(
-            f"The static side of a join has {table.num_rows} rows and {table.nbytes} bytes; "
-            f"{bytes_max} bytes are allowed.",
+            f"The static side of a join has {count(table.num_rows, 'row')} and "
+            f"{table.nbytes} bytes; {bytes_max} bytes are allowed.",
             hint="Select fewer columns or rows of it, or raise the option staticSideMaxBytes: each "
             "task holds a copy.",
         )

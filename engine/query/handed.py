@@ -4,22 +4,10 @@ created."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import (
-    AnalysisException,
-    IllegalArgumentException,
-    PySparkAttributeError,
-    PySparkPicklingError,
-    PySparkTypeError,
-    PySparkValueError,
-    UnsupportedOperationException,
-)
 
 from engine.base.options import FAIL, SKIP, EngineOptions
 from engine.base.reasons import Reasons
@@ -27,13 +15,15 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.whose_state import refuse_own_state
 from engine.errors import ConfigError
 from engine.plan.event_time import refused_by_spark
+from engine.query.spark_refusals import refusals_of_spark
 from engine.query.spark_sinks import (
     mistyped_options,
     options_without_effect,
     refuse_exactly_once,
     refuse_opening_options,
-    refuse_unknown_sink,
+    refuse_sink,
 )
+from engine.query.tables import refuse_table
 from engine.query.write_request import (
     CHECKPOINT,
     WriteRequest,
@@ -41,21 +31,11 @@ from engine.query.write_request import (
     pop_option,
     pop_storage,
 )
-from engine.spark.failure import describe_error, gist
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 logger = logging.getLogger(__name__)
-_REFUSALS = (
-    AnalysisException,
-    IllegalArgumentException,
-    PySparkAttributeError,
-    PySparkPicklingError,
-    PySparkTypeError,
-    PySparkValueError,
-    UnsupportedOperationException,
-)
 _OF_RECORDS = ("onBadRecord", "onLateRecord")
 _HEEDED = frozenset(
     {"leaseheartbeatms", "onbadrecord", "onlaterecord", "metricsport", "opentelemetry"}
@@ -98,10 +78,12 @@ def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery
             found.hear(partial(_refuse_engines_own, request, option, value))
     found.hear(lambda: refuse_opening_options(request, options))
     found.hear(lambda: refuse_exactly_once(request, options))
-    if table is None:  # else its catalog knows what the format means
-        found.hear(lambda: refuse_unknown_sink(request))
     _warn(request, options)
     location, settings = pop_option(options, CHECKPOINT), pop_storage(options)
+    if table is None:
+        found.hear(lambda: refuse_sink(request, options))
+    else:  # its catalog knows what the format means
+        found.hear(lambda: refuse_table(request, table))
     checkpoint = found.hear(lambda: named_checkpoint(request, location, settings))
     if checkpoint is not None:
         found.hear(lambda: refuse_own_state(checkpoint))
@@ -109,19 +91,6 @@ def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery
     found.raise_any()
     assert writer is not None
     return HandedQuery(writer, checkpoint, own.lease_heartbeat_ms)
-
-
-@contextmanager
-def refusals_of_spark() -> Iterator[None]:
-    """:raises ConfigError: Spark has refused the query in here, or a part of it."""
-    try:
-        yield
-    except _REFUSALS as exc:
-        raise ConfigError(f"Spark refuses the query: {describe_error(exc)}") from exc
-    except Py4JJavaError as exc:  # of one that PySpark has no class for
-        if not exc.java_exception.getClass().getName().endswith("ClassNotFoundException"):
-            raise
-        raise ConfigError(f"Spark refuses the query: {gist(exc)}") from exc
 
 
 def _refuse_what_spark_does_not_run(request: WriteRequest) -> None:

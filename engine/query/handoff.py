@@ -15,7 +15,8 @@ from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.storage.local_storage import LocalStorage
 from engine.checkpoint.whose_state import refuse_own_state
 from engine.coordinator.events import DrainAsked, StopAsked
-from engine.query.handed import handed_query, refusals_of_spark
+from engine.query.handed import handed_query
+from engine.query.spark_refusals import refusals_of_spark
 from engine.query.write_request import CHECKPOINT, WriteRequest, temporary_checkpoint
 from engine.spark.drains import finish_batch, finish_epoch
 from engine.spark.supervised import SparkExecution

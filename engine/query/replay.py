@@ -14,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.fingerprint_file import read_fingerprint
@@ -290,11 +291,11 @@ def _compare_with_report(checkpoint: Checkpoint, found: ReplayedEpoch) -> None:
     """A source may have lost records without knowing of it."""
     for report in checkpoint.progress.read():
         is_ours = "latencyMs" in report  # Spark counts what its source has not left out itself
-        read = report.get("numInputRows")
+        read = report.get("numInputRows", found.rows_read)
         if is_ours and report.get("batchId") == found.epoch and read != found.rows_read:
             raise SourceError(
-                f"Epoch {found.epoch} has read {read:,} records, and its source has "
-                f"{found.rows_read:,} of them now: they were changed or removed since.",
+                f"Epoch {found.epoch} has read {count(read, 'record')}, and its source has "
+                f"{found.rows_read:,} now: they were changed or removed since.",
                 hint="What the source does not keep cannot be replayed.",
                 epoch=found.epoch,
             )

@@ -40,7 +40,7 @@ def _pipeline(number: int, pipeline: ReplayedPipeline, rows: int) -> Iterator[st
     yield from (_table(table, rows) for table in pipeline.came_in.tables())
     before = pipeline.came_in.count
     for step, made in zip(pipeline.pipeline.steps, pipeline.made, strict=True):
-        yield f"{step_name(step)}: {before:,} → {made.count:,} rows"
+        yield f"{step_name(step)}: {before:,} → {count(made.count, 'row')}"
         yield from (_table(table, rows) for table in made.tables())
         before = made.count
 

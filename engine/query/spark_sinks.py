@@ -9,6 +9,7 @@ from engine.errors import ConfigError
 from engine.plan.stream_relation import user_data_source
 from engine.query.binding import load_data_source
 from engine.query.spark_options import mistyped
+from engine.query.spark_writable import why_not_written
 from engine.query.write_request import WriteRequest
 from engine.sinks.builtin_sinks import FILE_FORMATS, sink_kind
 from engine.spark.failure import gist
@@ -29,6 +30,9 @@ _PACKAGES: Final[Mapping[str, str]] = {
 """What brings a sink that does not come with Spark."""
 _INSTEAD: Final = "use trigger(continuous=...): the engine has a sink of this name"
 _ENGINES_ALONE: Final = f"It is the engine's alone: {_INSTEAD}."
+_OTHER: Final = (
+    "Correct its options, or use another sink, or foreachBatch with a function that writes a batch."
+)
 _OF_LAKES = ("schemaEvolution", "targetFileSize", "commitInterval")
 _SHIPPED = "maxShippedBytesPerEpoch"
 _OURS_ALONE: Mapping[str, Sequence[str]] = {
@@ -48,16 +52,22 @@ _STORAGE_OF: Mapping[str, tuple[str, str]] = {
 """What begins the options that open a sink's storage, and the settings that do so in Spark."""
 
 
-def refuse_unknown_sink(request: WriteRequest) -> None:
-    """Look for a sink as Spark does, and where it does; nothing is created.
+def refuse_sink(request: WriteRequest, options: Mapping[str, str]) -> None:
+    """Look for a sink as Spark does, and where it does, and whether it can be written to; nothing
+    is created.
 
-    :raises ConfigError: Spark does not find it, or cannot load it; or it only reads.
+    :param options: its own.
+    :raises ConfigError: Spark does not find it, or cannot load it; it only reads; or it lacks what
+        it needs before anything else.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    spark, name = request.df.sparkSession, request.sink_format
-    if name is None or name.lower() in _NO_FORMATS:
+    spark = request.df.sparkSession
+    name = request.sink_format or spark.conf.get("spark.sql.sources.default") or "parquet"
+    if name.lower() == "memory" and request.query_name is None:
+        raise ConfigError("The memory sink needs a name for its table.", hint="Set queryName(...).")
+    if name.lower() in _NO_FORMATS:
         return
     pickled = _registered(spark, name)
     if pickled is not None:
@@ -67,12 +77,18 @@ def refuse_unknown_sink(request: WriteRequest) -> None:
     assert jvm is not None
     sources = jvm.org.apache.spark.sql.execution.datasources
     try:
-        sources.DataSource.lookupDataSource(name, conf)
+        found = sources.DataSource.lookupDataSource(name, conf)
     except (Py4JJavaError, PySparkException) as exc:
         raise ConfigError(
             f"Spark refuses the sink {name}: {gist(exc).rstrip('.')}.",
             hint=_hint(spark, name.lower()),
         ) from exc
+    try:
+        refused = why_not_written(spark, found, options)
+    except (Py4JJavaError, PySparkException) as exc:
+        refused = gist(exc).rstrip(".")
+    if refused:
+        raise ConfigError(f"Spark refuses the sink {name}: {refused}.", hint=_OTHER)
 
 
 def _refuse_source(name: str, data_source: type[DataSource]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
+from engine.checkpoint.sink_context import BoundContext
 from engine.errors import ConcurrentRunError
 from engine.execution.admission import refuse_changed_query
 from engine.execution.definition import QueryDefinition
@@ -17,11 +19,18 @@ from engine.query.handle import ContinuousQuery
 from engine.query.planned import plan_streams
 from engine.query.stateful_start import shuffle_partitions
 from engine.query.write_request import WriteRequest, temporary_checkpoint
+from engine.sinks.contract import SinkBinding
 
 
-def start_continuous(request: WriteRequest) -> ContinuousQuery:
+def start_continuous(
+    request: WriteRequest, make_table: Callable[[], None] | None = None
+) -> ContinuousQuery:
     """Plan, check, and start; see
-    :meth:`engine.query.writer.ContinuousStreamWriter.start`."""
+    :meth:`engine.query.writer.ContinuousStreamWriter.start`.
+
+    :param make_table: makes that of the sink; called when this run has the checkpoint, and the
+        query is the checkpoint's.
+    """
     from engine.spark.executor_launcher import SparkLauncher
     from engine.spark.warm_workers import WarmWorkers
     from engine.spark.workers import check_workers, use_this_python
@@ -40,7 +49,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         stages=stages,
         watermark_policy=planned.watermark_policy,
         shuffle_partitions=shuffle_partitions(request.df.sparkSession),
-        sink=sink,
+        sink=sink if make_table is None else _with_table(sink, make_table),
         checkpoint=checked.checkpoint or temporary_checkpoint(),
         epoch_interval_ms=interval_ms,
         options=options,
@@ -48,7 +57,7 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         read_again=(lambda: plan_streams(request, options)) if joins else None,
     )
     standby = request.standby
-    if standby is not None:
+    if standby is not None or make_table is not None:  # before the sink makes a folder
         refuse_changed_query(definition)
     name = request.query_name or definition.checkpoint.url.rstrip("/").rpartition("/")[2]
     meter = None
@@ -92,3 +101,14 @@ def start_continuous(request: WriteRequest) -> ContinuousQuery:
         )
 
     return ContinuousQuery(execution, explanation)
+
+
+def _with_table(sink: SinkBinding, make_table: Callable[[], None]) -> SinkBinding:
+    bind, made_once = sink.driver.bind, cache(make_table)
+
+    def make_and_bind(context: BoundContext) -> None:
+        made_once()  # Spark wants its folder empty
+        if bind is not None:
+            bind(context)
+
+    return replace(sink, driver=replace(sink.driver, bind=make_and_bind))

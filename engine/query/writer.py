@@ -204,20 +204,22 @@ class ContinuousStreamWriter:
         queryName: str | None = None,
         **options: Option,
     ) -> ContinuousQuery | SparkQuery:
-        """Start the query into a table of the session catalog, which is created if it is missing.
+        """Start the query into a table of the session catalog, which is created if it is missing,
+        unless the start is refused.
 
         :raises ConfigError: as :meth:`start`; or the table cannot be written to continuously.
         """
         self._take(format, outputMode, partitionBy, queryName, options)
-        from engine.query.tables import table_location
-
         if not self.runs_here():
             from engine.query.handoff import start_in_spark
 
             return start_in_spark(self.request, table=tableName)
-        self.request.sink_format, location = table_location(self.request, tableName)
-        self.option("path", location)
-        return start_continuous(self.request)
+        from engine.query.tables import files_table
+
+        table = files_table(self.request, tableName)
+        self.request.sink_format = table.format
+        self.option("path", table.path)
+        return start_continuous(self.request, table.create)
 
     def runs_here(self) -> bool:
         """Whether the engine runs it, and not Spark.

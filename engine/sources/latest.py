@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from engine.base.connector_options import Options
 from engine.base.locations import local_path
+from engine.base.text_tables import count
 from engine.clients.kafka import import_client
 from engine.errors import ConfigError
 from engine.sources.kafka.offsets import offset_of
@@ -75,7 +76,7 @@ def lag(committed: Sequence[Any], sources: Sequence[Mapping[str, Any] | None]) -
     offsets = list(committed) or [None] * len(sources)
     if len(offsets) != len(sources):
         raise ConfigError(
-            f"The query has {len(offsets)} sources, and source names {len(sources)}.",
+            f"The query has {count(len(offsets), 'source')}, and source names {len(sources)}.",
             hint="Give a list with one entry per source, null for one that does not matter.",
         )
     return sum(

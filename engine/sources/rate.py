@@ -36,6 +36,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 
 from engine.base.connector_options import DEFAULT_PARALLELISM, Options
+from engine.base.text_tables import are, count
 from engine.errors import SourceError
 from engine.expressions.types import TIMESTAMP
 from engine.sources.contract import DataSourceContinuousReader, Offset, PartitionReader
@@ -109,15 +110,17 @@ class RateReader(DataSourceContinuousReader):
         ]
         if len(found) != n:
             raise SourceError(
-                f"The previous run contained {len(found)} partitions, but {n} partitions are "
-                "currently configured. The numPartitions option cannot be changed.",
+                f"The previous run contained {count(len(found), 'partition')}, but "
+                f"{count(n, 'partition')} {are(n)} currently configured. The "
+                "numPartitions option cannot be changed.",
                 hint=f'Set option("numPartitions", {len(found)}).',
             )
         for each in found:
             if each.value % n != each.index % n or each.value < each.index - n:
                 raise SourceError(
-                    f"The offset {start!r} is not one of a rate source with {n} partitions: "
-                    f"partition {each.index} cannot have produced the value {each.value}."
+                    f"The offset {start!r} is not one of a rate source with "
+                    f"{count(n, 'partition')}: partition {each.index} cannot have "
+                    f"produced the value {each.value}."
                 )
         return found
 

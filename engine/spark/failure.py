@@ -8,6 +8,8 @@ from engine.errors import ContinuousError
 from engine.redaction.logs import redact
 
 _BEHIND_THE_REASON = ("\n\nJVM stacktrace:", "\n=== Streaming Query ===", "\n\tat ")
+_OF_JAVA = re.compile(r"An error occurred while calling [\w.:]+\n: ")
+"""Before what Java says, of an error that PySpark has no class for."""
 _SHOWN_CHARACTERS = 2_000
 
 
@@ -20,7 +22,9 @@ def describe_error(error: BaseException) -> str:
     text = str(error)
     for mark in _BEHIND_THE_REASON:
         text = text.partition(mark)[0]
-    text = f"{type(error).__name__}: {redact(text.strip())}"
+    of_java = _OF_JAVA.match(text)
+    said = f"{type(error).__name__}: {text.strip()}" if of_java is None else text[of_java.end() :]
+    text = redact(said.strip())
     if len(text) > _SHOWN_CHARACTERS:  # what was raised stands at the end of a traceback
         half = _SHOWN_CHARACTERS // 2
         text = f"{text[:half]}\n...\n{text[-half:]}"

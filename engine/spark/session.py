@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from engine.base.daemon_threads import DaemonThreads
 from engine.errors import ConfigError
 from engine.redaction.logs import SECRET_NAME
 from engine.spark.class_archive import use_archive
@@ -50,7 +51,7 @@ def build_session(
     prepare_environment(conf.get("spark.pyspark.python"))
     _add_to_python_path([str(folder) for folder in python_path])
 
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     defaults = {key: value for key, value in DEFAULTS.items() if key not in _submitted_conf()}
@@ -63,6 +64,11 @@ def build_session(
     # The master may come from spark-defaults.conf, which the JVM has read by now.
     if conf.get("spark.master", SparkConf().get("spark.master", "local[*]")).startswith("local"):
         settings = {**WARM_DAEMON, **settings}
+    # PySpark takes Ctrl-C for itself on the main thread only: there it would be too early for who
+    # has it now, and end in traces.
+    whole = SparkConf().setAll(list(settings.items())).setAppName(app_name)
+    with DaemonThreads(1, "spark context") as aside:
+        aside.submit(lambda: SparkContext.getOrCreate(whole)).result()
     builder = SparkSession.builder.appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)

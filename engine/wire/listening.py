@@ -8,6 +8,7 @@ import socket
 
 from engine.base.open_files import NONE_LEFT
 from engine.base.options import PortRange
+from engine.base.text_tables import count
 from engine.errors import ConfigError
 
 _BACKLOG = 4_096
@@ -89,7 +90,8 @@ def make_room(tasks: int, others: int) -> None:
         if soft >= needed:
             return
         raise ConfigError(
-            f"{tasks} tasks need {needed} open files, and this process may have {soft}: {exc}.",
+            f"For {count(tasks, 'task')} there have to be {needed} open files, and this process "
+            f"may have {soft}: {exc}.",
             hint=f"Raise the limit where Spark's processes start: ulimit -n {needed}; or reduce "
             "the source's partitions, or the reducers.",
         ) from exc

@@ -357,7 +357,7 @@ def test_a_machine_that_cannot_run_it(hook: ContinuousQueryHook, spec: dict[str,
 def test_a_process_that_hangs(hook: ContinuousQueryHook, spec: dict[str, Any]) -> None:
     submitted = hook.submit(hook.specification({**spec, "conf": {"stand_in": "hang"}}))
 
-    with pytest.raises(QueryStartError, match=r"hung for 1 seconds"):
+    with pytest.raises(QueryStartError, match=r"hung for 1 s"):
         hook.wait_until_started(submitted, 1)
 
     assert submitted.process.returncode is not None

@@ -352,7 +352,7 @@ def test_nobody_stays_for_a_submission_and_a_retry_finds_it(
     again = hook.submit(document, "its retry")
     assert again.handle.driver_id == submitted.handle.driver_id
     assert list(server.of_kind("sparkapplications")) == [submitted.handle.driver_id]
-    with pytest.raises(QueryStartError, match=r"hung for 0 seconds .*no operator has looked"):
+    with pytest.raises(QueryStartError, match=r"hung for 0 s .*no operator has looked"):
         hook.wait_until_started(submitted, 0)
     assert not server.objects
     assert hook.on_its_way(location) is None

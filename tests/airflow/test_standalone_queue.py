@@ -112,7 +112,7 @@ def test_a_start_that_is_too_late_takes_its_driver_back(
     submitted = hook.submit(hook.specification(spec), "a task")
     wait_for(lambda: queued(submitted), WAIT_S, "the queued driver", 0.2)
 
-    with pytest.raises(QueryStartError, match=r"hung for 1 seconds \(driver-.* is SUBMITTED\)"):
+    with pytest.raises(QueryStartError, match=r"hung for 1 s \(driver-.* is SUBMITTED\)"):
         hook.wait_until_started(submitted, 1)
 
     assert drivers(cluster) - before == Counter(KILLED=1)

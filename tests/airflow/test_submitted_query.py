@@ -124,7 +124,7 @@ def test_a_client_that_hangs_leaves_no_process(
     submitted = hook.submit(hook.specification(spec))
     wait_for(lambda: len(of_session(submitted.process.pid)) == 2, 120, "the child", 0.05)
 
-    with pytest.raises(QueryStartError, match="hung for 1 seconds"):
+    with pytest.raises(QueryStartError, match="hung for 1 s"):
         hook.wait_until_started(submitted, 1)
 
     # The child is the system's by then, and may be seen for a moment.
@@ -166,7 +166,7 @@ def test_an_application_that_does_not_come(submitting: Submitting, spec: dict[st
     submitted = hook.submit(hook.specification(spec))
     assert submitted.process.wait(120) == 0
 
-    with pytest.raises(QueryStartError, match=r"(?s)hung for 1 seconds.*accepted"):
+    with pytest.raises(QueryStartError, match=r"(?s)hung for 1 s.*accepted"):
         hook.wait_until_started(submitted, 1)
 
 

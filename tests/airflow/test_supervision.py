@@ -58,7 +58,7 @@ def test_what_has_piled_up_must_be_read(live: LiveCheckpoint, tmp_path: Path) ->
     assert healthy(live, lag_max=6, sources=[source])["outcome"] == "healthy"
     assert healthy(live, lag_max=5, sources=[None])["outcome"] == "healthy"
     two = healthy(live, lag_max=5, sources=[source, None])
-    assert "The query has 1 sources, and source names 2." in two["error"]
+    assert "The query has 1 source, and source names 2." in two["error"]
 
 
 def test_a_checkpoint_that_is_gone_is_an_error(live: LiveCheckpoint) -> None:

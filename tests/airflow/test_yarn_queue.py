@@ -143,7 +143,7 @@ def test_a_start_that_is_too_late_takes_it_back(
     submitted = hook.submit(hook.specification(spec))
     wait_for(lambda: accepted(submitted), 120, "the application", 0.05)
 
-    with pytest.raises(QueryStartError, match=r"hung for 0 seconds .*ACCEPTED"):
+    with pytest.raises(QueryStartError, match=r"hung for 0 s .*ACCEPTED"):
         hook.wait_until_started(submitted, 0)
 
     assert KILLED in manager.asked

@@ -292,6 +292,17 @@ def test_launched_tasks_that_find_no_slot_are_waited_for() -> None:
         watch.look(310.0, 1)
 
 
+def test_one_task_is_told_of_in_the_singular() -> None:
+    watch = PlacementWatch(1, 300.0, launched_s=10.0)
+    assert watch.look(12.0, 1) == "Waiting for 1 of 1 task slot"
+    with pytest.raises(NotEnoughSlotsError, match="1 of the query's 1 task has found no free"):
+        watch.look(310.0, 1)
+    coordinator = EpochCoordinator(run_id="run", partitions=1, first_epoch=0, backlog_max=1)
+    tasks = StartWatch(EngineOptions(), LOCAL, coordinator, "host:7100", launched_s=0.0)
+    with pytest.raises(TaskLostError, match="Only 0 of 1 task has started within"):
+        tasks.look(10_000.0, lambda: 0)
+
+
 def test_tasks_have_their_time_to_start_once_all_have_slots_and_their_state() -> None:
     coordinator = EpochCoordinator(run_id="run", partitions=2, first_epoch=0, backlog_max=1)
     watch = StartWatch(EngineOptions(), LOCAL, coordinator, "host:7100", launched_s=0.0)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -16,6 +17,8 @@ from engine.errors import ConfigError
 from engine.query import handed
 from engine.query.explanation import explain_query
 from engine.query.spark_options import OF_SINKS
+from engine.query.writer import ContinuousStreamWriter
+from engine.spark.failure import describe_error
 from tests.spark.test_native_queries import WAIT_S, into, rate
 
 pytestmark = pytest.mark.spark
@@ -61,11 +64,44 @@ def test_a_table_of_a_format_that_spark_does_not_know_is_refused(
         into(rate(spark), checkpoint, "nosuch", once=True).toTable("of_no_format")
 
 
-def test_a_sink_that_spark_only_reads_from_is_refused(
+@pytest.mark.parametrize(
+    ("sink", "options", "told"),
+    [
+        ("rate", {}, "it does not support streamed writing"),
+        ("jdbc", {"url": "jdbc:x:y", "dbtable": "t"}, "it does not support streamed writing"),
+        ("hive", {}, "it does not support streamed writing"),
+        ("socket", {}, "Set a host"),
+        ("socket", {"host": "localhost", "port": 1}, "it does not support streamed writing"),
+        ("orc", {}, "option path, the folder, is missing"),
+        ("parquet", {"path": "out", "retention": "long"}, "Failed to parse|must be specified"),
+        (None, {}, "option path, the folder, is missing"),
+    ],
+)
+def test_a_sink_that_spark_cannot_write_to_is_refused_before_anything_is_created(
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    sink: str | None,
+    options: dict[str, str | int],
+    told: str,
+) -> None:
+    writer = into(rate(spark), checkpoint, "noop", once=True).options(**options)
+    writer.request.sink_format = sink
+    for begin in (explain_query, ContinuousStreamWriter.start):
+        with pytest.raises(
+            ConfigError, match=f"Spark refuses the sink {sink or 'parquet'}: {told}"
+        ):
+            begin(writer)
+    assert not Path(checkpoint.url).exists()
+
+
+def test_a_memory_sink_without_a_name_is_refused(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:
-    with pytest.raises(ConfigError, match="rate does not support streamed writing"):
-        into(rate(spark), checkpoint, "rate", once=True).start()
+    writer = into(rate(spark), checkpoint, "Memory", once=True)
+    for begin in (explain_query, ContinuousStreamWriter.start):
+        with pytest.raises(ConfigError, match="memory sink needs a name"):
+            begin(writer)
+    assert not Path(checkpoint.url).exists()
 
 
 def test_a_registered_source_is_no_sink(spark: SparkSession, checkpoint: Checkpoint) -> None:
@@ -181,3 +217,14 @@ def test_metrics_of_the_engine_are_refused(
     with pytest.raises(ConfigError, match=f"Option {option} cannot be") as error:
         writer.start()
     assert "Spark's own metrics" in str(error.value.hint)
+
+
+def test_what_java_says_alone_is_told_of_a_start_that_fails(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    writer = into(rate(spark), checkpoint, "parquet", once=True).option("path", "/proc/nowhere")
+    with pytest.raises(Py4JJavaError) as error:
+        writer.start()
+    failed = "java.io.IOException: mkdir of file:/proc/nowhere/_spark_metadata failed"
+    assert describe_error(error.value) == failed
+    assert checkpoint.status().error == failed

@@ -342,8 +342,11 @@ def test_a_failure_is_recorded_with_its_reason(
 def test_what_spark_refuses_at_once_is_recorded(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:
-    with pytest.raises(ConfigError, match=r"Spark refuses the query: .*streamed writing"):
-        into(rate(spark), checkpoint, "rate", once=True).start()
+    Path(checkpoint.url, "offsets").mkdir(parents=True)
+    with pytest.raises(
+        ConfigError, match=r"Spark refuses the query: .*does not support recovering"
+    ):
+        into(rate(spark), checkpoint, "memory", once=True).queryName("again").start()
     status = checkpoint.status()
     assert status.state is QueryState.FAILED
     assert "Spark refuses the query" in str(status.error)

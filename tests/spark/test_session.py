@@ -28,6 +28,20 @@ print(json.dumps({{"lines": lines, "secret": secret}}))
 spark.stop()
 """
 
+WITH_CTRL_C = """
+import signal
+from engine.spark.session import build_session
+
+def mine(number, frame):
+    pass
+
+signal.signal(signal.SIGINT, mine)
+spark = build_session({"spark.master": "local[1]"}, "test")
+kept = signal.getsignal(signal.SIGINT) is mine
+name = spark.sparkContext.appName
+print(kept, spark.getActiveSession() is not None, spark.range(3).count(), name)
+spark.stop()
+"""
 
 WITH_AN_ARCHIVE = """
 from pathlib import Path
@@ -74,3 +88,11 @@ def test_a_secret_setting_is_on_no_command_line() -> None:
     assert seen["secret"] == SECRET, "it reaches Spark all the same"
     assert any("-Xmx500m" in line for line in seen["lines"]), "the JVM was seen"
     assert SECRET not in json.dumps(seen["lines"])
+
+
+def test_ctrl_c_stays_with_who_has_it() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", WITH_CTRL_C], capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "True True 3 test"

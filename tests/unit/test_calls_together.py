@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.base.daemon_threads import together
+from engine.base.daemon_threads import DaemonThreads, together
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
 from engine.checkpoint.inspection import inspect_checkpoint
@@ -162,3 +162,41 @@ def test_the_first_that_fails_is_told_when_none_is_under_way() -> None:
     with pytest.raises(KeyError, match="first"):
         together([fail, slow], 2)
     assert ended == ["slow"]
+
+
+@pytest.fixture
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Has the next start of a thread fail, as where a process has as many as it may."""
+    start = threading.Thread.start
+
+    def have_it_fail() -> None:
+        def fail(thread: threading.Thread) -> None:
+            monkeypatch.setattr(threading.Thread, "start", start)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+
+    return have_it_fail
+
+
+def test_a_thread_that_cannot_be_started_is_not_counted(
+    no_more_threads: Callable[[], None],
+) -> None:
+    done: list[object] = []
+    with DaemonThreads(1, "one") as threads:
+        no_more_threads()
+        with pytest.raises(RuntimeError, match="can't start"):
+            threads.submit(lambda: done.append("refused"))
+        threads.submit(lambda: done.append("next")).result(WAIT_S)
+    assert done == ["next"]
+
+
+def test_pieces_wait_for_the_threads_there_are(no_more_threads: Callable[[], None]) -> None:
+    go_on = threading.Event()
+    with DaemonThreads(2, "two") as threads:
+        first = threads.submit(lambda: go_on.wait(WAIT_S))
+        no_more_threads()
+        second = threads.submit(lambda: "second")
+        go_on.set()
+        assert first.result(WAIT_S)
+        assert second.result(WAIT_S) == "second"

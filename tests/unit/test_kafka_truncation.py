@@ -62,6 +62,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, bool], KafkaPartit
     ("start", "goes_on", "says"),
     [
         (1, LOW, "2 records, 1 to 2, are gone"),
+        (2, LOW, "1 record, 2, is gone"),
         (LOW, LOW, "offset 3 is there"),
         (9, 9, "offset 9 is there"),
         (18, 18, "offset 18 is there"),  # within a transaction that is open

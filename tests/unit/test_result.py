@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
+from engine.base.text_tables import count
 from engine.commands.result import format_bytes, format_pairs, format_table, format_time
+
+
+def test_a_counted_noun() -> None:
+    told = [count(n, noun) for noun in ("entry", "day") for n in (0, 1, 1234)]
+    assert told == ["0 entries", "1 entry", "1,234 entries", "0 days", "1 day", "1,234 days"]
 
 
 def test_a_table() -> None:

@@ -19,6 +19,7 @@ from airflow_provider_continuous.tasks.arguments import (
     optional_duration,
     optional_number,
 )
+from engine.base.text_tables import count
 from engine.checkpoint.find import is_pattern
 from engine.commands.result import format_bytes, format_table
 from engine.errors import CheckpointError, ConfigError, ContinuousError
@@ -205,6 +206,7 @@ def _table(reports: Sequence[dict[str, Any]]) -> str:
 def _fail(errors: dict[str, Exception], total: int) -> None:
     """:raises AirflowException: names them all; for good, if a retry can help none of them."""
     listed = "\n".join(f"{location}: {redact(str(error))}" for location, error in errors.items())
-    text = f"{len(errors)} of {total} checkpoints were not pruned:\n{listed}"
+    were = "was" if total == 1 else "were"
+    text = f"{len(errors)} of {count(total, 'checkpoint')} {were} not pruned:\n{listed}"
     final = all(isinstance(each, ContinuousError) and is_final(each) for each in errors.values())
     raise (AirflowFailException if final else AirflowException)(text)

@@ -30,6 +30,7 @@ from airflow_provider_continuous.triggers.base import status_event
 from airflow_provider_continuous.triggers.poller import Event
 from airflow_provider_continuous.triggers.query import QueryEndedTrigger
 from airflow_provider_continuous.triggers.supervise import QuerySupervisionTrigger
+from engine.base.text_tables import count
 from engine.checkpoint.query_state import QueryState
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class RunContinuousQueryOperator(QueryStartingOperator):
             if is_last_attempt(context):
                 self._leave(context, location)
             error = QueryFailedError(
-                f"{died}, after {restarts.total()} restarts by this task: {why}"
+                f"{died}, after {count(restarts.total(), 'restart')} by this task: {why}"
             )
             raise self._with_log(error, context, event["run_id"])
         last = self._with_log(QueryFailedError(f"{died}: {why}"), context, event["run_id"])

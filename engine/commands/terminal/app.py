@@ -15,6 +15,7 @@ from textual.widgets import Footer, Header, Input, Static
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.daemon_threads import DaemonThreads
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.requests import RequestKind
 from engine.checkpoint.standing_by import may_be_asked, refuse_untold
@@ -216,7 +217,8 @@ class TopApp(App[None]):
         if found is not None:
             lines.append(found.error or (found.status.message or "" if found.status else ""))
         elif self._seen:
-            lines.append(f"None of {len(self._seen)} queries has {self._text!r}; Escape shows all.")
+            seen = count(len(self._seen), "query")
+            lines.append(f"None of {seen} has {self._text!r}; Escape shows all.")
         elif not lines:
             lines.append(f"There is no checkpoint in {', '.join(self._places)}.")
         text = printable_lines("\n".join(filter(None, lines)))
@@ -227,5 +229,6 @@ class TopApp(App[None]):
         if not folders:
             return "Looking for queries."
         return (
-            f"Looking for queries: {folders:,} folders looked at, {queries:,} queries found so far."
+            f"Looking for queries: {count(folders, 'folder')} looked at, {count(queries, 'query')} "
+            "found so far."
         )

@@ -16,6 +16,7 @@ from textual.widgets import Footer, Sparkline, Static
 
 from engine.base.clock import SystemClock
 from engine.base.daemon_threads import DaemonThreads
+from engine.base.text_tables import count
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.query_history import history
 from engine.commands.result import format_time
@@ -184,7 +185,8 @@ def _facts(found: QueryLook, now_ms: int) -> str:
         age = duration(None if at_ms is None else (now_ms - at_ms) / 1000)
         lines.append(
             f"epoch {status.epoch:,}, committed {age} ago, {short(found.rows_per_second)} rows/s, "
-            f"lag {short(found.lag)}, p99 {short(found.p99_ms)} ms, {status.restarts} restarts"
+            f"lag {short(found.lag)}, p99 {short(found.p99_ms)} ms, "
+            f"{count(status.restarts, 'restart')}"
         )
     if found.error:
         lines.append(printable_lines(found.error))

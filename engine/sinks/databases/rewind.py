@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from engine.base.text_tables import count
 from engine.checkpoint.sink_context import BoundContext
 from engine.errors import ConfigError
 from engine.sinks.databases.epochs import Epochs
@@ -55,9 +56,10 @@ class TableRewind(Generic[E]):
         with self._epochs.speaking("cannot be asked", final=ConfigError):
             others = self._epochs.others(self._context)
         if others:
+            write = "writes" if others == 1 else "write"
             raise ConfigError(
-                f"{owner}: {others} other queries write to {table}: whose the rows of later epochs "
-                "are is not known.",
+                f"{owner}: {count(others, 'other query')} {write} to {table}: whose the rows of "
+                "later epochs are is not known.",
                 hint=_HINT,
                 epoch=epoch,
             )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from engine.base.text_tables import are, count
 from engine.clients.kafka import SERVERS, import_client, is_passing, made_client, speaking_kafka
 from engine.clients.kafka_complaints import Complaints
 from engine.errors import SinkCommitRejectedError, SinkError, SinkUnavailableError
@@ -108,8 +109,8 @@ class Sender:
                 reason = f": {self._complaints}" if str(self._complaints) else ""
                 raise SinkUnavailableError(
                     self._says(
-                        f"{left:,} records are not acknowledged, and no other one was for "
-                        f"{ACKNOWLEDGED_S:g} s{reason}."
+                        f"{count(left, 'record')} {are(left)} not acknowledged, and no other one "
+                        f"was for {ACKNOWLEDGED_S:g} s{reason}."
                     ),
                     hint="They are written again when the query restarts.",
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from engine.base.text_tables import are, count
 from engine.errors import OffsetOutOfRangeError
 from engine.sources.kafka.offsets import TopicPartition
 
@@ -21,7 +22,8 @@ def say_gone(
     :raises OffsetOutOfRangeError: if so.
     """
     if position < low:
-        what = f"{low - position:,} records, {position:,} to {low - 1:,}, are gone"
+        gone, until = low - position, f" to {low - 1:,}" if low - position > 1 else ""
+        what = f"{count(gone, 'record')}, {position:,}{until}, {are(gone)} gone"
     else:
         what = (
             f"it ends at {high:,}, and the query stands at {position:,}: it was made anew or "

@@ -111,7 +111,7 @@ def test_a_rewind_that_does_not_know_which_rows_is_refused(database: Database) -
         database.writer().checkRewind(0)
     query = Query(database.writer(epochColumn="e"))
     Query(database.writer(epochColumn="e"), query_id="other")
-    with pytest.raises(ConfigError, match="1 other queries write"):
+    with pytest.raises(ConfigError, match="1 other query writes"):
         query.sink.checkRewind(0)
 
 
@@ -121,7 +121,7 @@ def test_a_table_has_one_name_however_options_spell_it(database: Database) -> No
     other = Query(database.writer(epochColumn="e", table=full), query_id="other")
     assert database.read("SELECT DISTINCT target FROM continuous_epochs") == [(full,)]
     for query in (own, other):
-        with pytest.raises(ConfigError, match="1 other queries write"):
+        with pytest.raises(ConfigError, match="1 other query writes"):
             query.sink.checkRewind(0)
     elsewhere = f"{database.default_schema}.other_table"
     database.run(f"UPDATE continuous_epochs SET target = '{elsewhere}' WHERE query_id = 'other'")
@@ -134,7 +134,7 @@ def test_notes_of_a_release_that_spelled_tables_as_options_do(database: Database
     query.commit(0, rows(1))
     Query(database.writer(**options), query_id="other")
     database.run(f"UPDATE continuous_epochs SET target = '{database.table}'")
-    with pytest.raises(ConfigError, match="1 other queries write"):
+    with pytest.raises(ConfigError, match="1 other query writes"):
         query.sink.checkRewind(0)
     again = Query(database.writer(**options), generation=1, logged=0)
     assert again.latest == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.text_tables import count
 from engine.errors import OffsetOutOfRangeError
 from tests.connectors.kafka.queries import Kept, batches_of, drained, reader_of, start
 from tests.connectors.kafka.topics import Topic
@@ -22,7 +23,7 @@ def test_expired_records_are_an_error_that_tells_them(topic: Topic, tmp_path: Pa
     read = sink.values[f"{topic.name}-0"][-1] + 1 if sink.rows else 0
     with pytest.raises(OffsetOutOfRangeError) as error:
         start(topic, tmp_path, sink)
-    gone = f"{15 - read} records, {read} to 14, are gone"
+    gone = f"{count(15 - read, 'record')}, {read}"
     assert f"partition {topic.name}-0 cannot be read on: {gone}" in str(error.value)
     assert "failOnDataLoss" in str(error.value)
     query = start(topic, tmp_path, sink, failOnDataLoss="false")

@@ -180,7 +180,7 @@ def test_a_table_has_one_name_in_capitals_too(sqlite: Database) -> None:
     Query(sqlite.writer(epochColumn="e", table="main.ORDERS"), query_id="other")
     assert sqlite.read("SELECT DISTINCT target FROM continuous_epochs") == [("main.orders",)]
     sqlite.run("UPDATE continuous_epochs SET target = 'Orders' WHERE query_id = 'other'")
-    with pytest.raises(ConfigError, match="1 other queries write"):
+    with pytest.raises(ConfigError, match="1 other query writes"):
         query.sink.checkRewind(0)
 
 
