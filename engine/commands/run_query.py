@@ -175,10 +175,10 @@ def _stay_with(query: Query, signals: EndSignals) -> Exception | None:
 
 def _end(query: Query, signal_count: int) -> None:
     if signal_count > 1:
-        logger.info("stopping")
+        logger.info("stopping; a third signal ends the process")
         query.stop()
         return
-    logger.info("draining; a second signal stops at once")
+    logger.info("draining; a second signal stops the query without waiting for its drain")
     # It waits for the end, and a second signal must get through.
     threading.Thread(target=_drain, args=(query,), name="drain", daemon=True).start()
 
