@@ -32,6 +32,9 @@ _OUTER = (
 _LIMIT = (
     "a limit counts records across all partitions; filter instead, or drain the query when done"
 )
+_BY_EQUALITY = (
+    "rows find their partners by an equality here (a.id = b.id): join by one, or in foreachBatch"
+)
 _SORT = "a stream that never ends cannot be sorted; sort where the result is read"
 
 _REASONS: Final[dict[str, str]] = {
@@ -49,8 +52,8 @@ _REASONS: Final[dict[str, str]] = {
     "Left Anti Join": _OUTER,
     "Subquery": "Spark makes a join of the stream with itself of it: let it depend on the row by"
     " equalities only",
-    "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
-    "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
+    "AsOfJoin": _BY_EQUALITY,
+    "LateralJoin": _BY_EQUALITY,
     "Union": "a table has no end that an epoch could commit; write it once, by itself",
     "GlobalLimit": _LIMIT,
     "LocalLimit": _LIMIT,
