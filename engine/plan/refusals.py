@@ -32,9 +32,6 @@ _OUTER = (
 _LIMIT = (
     "a limit counts records across all partitions; filter instead, or drain the query when done"
 )
-_BY_EQUALITY = (
-    "rows find their partners by an equality here (a.id = b.id): join by one, or in foreachBatch"
-)
 _SORT = "a stream that never ends cannot be sorted; sort where the result is read"
 
 _REASONS: Final[dict[str, str]] = {
@@ -52,8 +49,8 @@ _REASONS: Final[dict[str, str]] = {
     "Left Anti Join": _OUTER,
     "Subquery": "Spark makes a join of the stream with itself of it: let it depend on the row by"
     " equalities only",
-    "AsOfJoin": _BY_EQUALITY,
-    "LateralJoin": _BY_EQUALITY,
+    "AsOfJoin": "it finds partners by nearness, which has no continuous counterpart yet; join by a"
+    " condition, or in foreachBatch",
     "Union": "a table has no end that an epoch could commit; write it once, by itself",
     "GlobalLimit": _LIMIT,
     "LocalLimit": _LIMIT,
