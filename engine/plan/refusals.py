@@ -49,8 +49,8 @@ _REASONS: Final[dict[str, str]] = {
     "Left Anti Join": _OUTER,
     "Subquery": "Spark makes a join of the stream with itself of it: let it depend on the row by"
     " equalities only",
-    "AsOfJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
-    "LateralJoin": "a query reads one stream; join it after the sink, or in foreachBatch",
+    "AsOfJoin": "it finds partners by nearness, which has no continuous counterpart yet; join by a"
+    " condition, or in foreachBatch",
     "Union": "a table has no end that an epoch could commit; write it once, by itself",
     "GlobalLimit": _LIMIT,
     "LocalLimit": _LIMIT,

@@ -60,6 +60,9 @@ def static_table(spark: SparkSession, plan: Any, bytes_max: int) -> pa.RecordBat
 
     jvm: Any = spark._jvm
     refresh(plan)
+    # Of a plan behind the optimizer a second analysis would refuse what that has put in: the window
+    # without an order that a LIMIT of a subquery becomes, for one.
+    plan.setAnalyzed()
     dataset = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
     return collected(DataFrame(dataset, spark), bytes_max)
 

@@ -233,6 +233,10 @@ def test_a_batch_dataframe_is_refused(spark: SparkSession) -> None:
             lambda df: df.crossJoin(df.withColumnRenamed("value", "v")),
             ["Join", "two streams"],
         ),
+        (
+            lambda df: df._joinAsOf(df.sparkSession.range(3), "value", "id"),
+            ["AsOfJoin", "by nearness"],
+        ),
         (lambda df: df.select(F.spark_partition_id()), ["SPARK_PARTITION_ID()", "a place"]),
         (
             lambda df: df.alias("s").where(

@@ -224,6 +224,8 @@ def test_floating_keys_and_sides_of_joins(spark: SparkSession) -> None:
            JOIN (SELECT * FROM sub_dims WHERE k IN (SELECT k FROM sub_holes)) d ON e.k = d.k""",
         "SELECT * FROM {source} e, LATERAL (SELECT v, t FROM sub_dims d WHERE d.k = e.k)",
         "SELECT * FROM {source} e LEFT JOIN LATERAL (SELECT v FROM sub_dims d WHERE d.k = e.k)",
+        """SELECT e.id, n FROM {source} e,
+           LATERAL (SELECT id AS n FROM range(5) WHERE id = e.id LIMIT 1)""",
         """WITH big AS (SELECT * FROM sub_dims WHERE v > 15) SELECT id FROM {source}
            WHERE k IN (SELECT k FROM big) AND id > (SELECT count(*) FROM big)""",
     ):
