@@ -56,7 +56,11 @@ from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, INTENT, read_rewound
 from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.checkpoint.storage.contract import Storage
-from engine.checkpoint.whose_state import refuse_sparks_later_batches, refuse_sparks_later_state
+from engine.checkpoint.whose_state import (
+    refuse_lone_batch,
+    refuse_sparks_later_batches,
+    refuse_sparks_later_state,
+)
 from engine.errors import (
     CheckpointCorruptError,
     ConfigError,
@@ -297,6 +301,9 @@ def check_later(checkpoint: CheckpointFolder, pin: Pin, sink: RewindableSink) ->
     """
     refuse_sparks_later_state(checkpoint, pin.epoch)
     refuse_sparks_later_batches(checkpoint, pin.epoch, sink.has_batch)
+    earlier = f"{checkpoint.offsets.name}/{pin.epoch - 1}"
+    has_earlier = checkpoint.storage.exists(earlier)
+    refuse_lone_batch(checkpoint, pin.epoch, pin.offsets.encode(), has_earlier=has_earlier)
     if sink.check is not None:
         sink.check(pin.epoch, *_position(pin.sink_position))
 

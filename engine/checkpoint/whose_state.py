@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.logs.offset_log import deserialize
 from engine.checkpoint.noted_state import STATE
 from engine.errors import ConfigError
 
@@ -93,6 +94,23 @@ def refuse_sparks_later_batches(
             "operator): it takes its later batches back. Otherwise go on from a copy, which is "
             "another query to a table and gives it these rows again: "
             f"continuous copy {checkpoint.url} TARGET --to-epoch {epoch}",
+            epoch=epoch,
+        )
+
+
+def refuse_lone_batch(
+    checkpoint: CheckpointFolder, epoch: int, offsets: bytes, *, has_earlier: bool
+) -> None:
+    """:raises ConfigError: nothing would be left before a batch of Spark's: it starts a query from
+        the entries of two, also where the last one is committed.
+
+    :param offsets: the entry of the epoch, which may be in a pin alone.
+    """
+    if epoch > 0 and not has_earlier and deserialize(offsets).is_micro_batch:
+        raise ConfigError(
+            f"Epoch {epoch} is the oldest that {checkpoint.url} has kept: Spark's micro-batches do "
+            f"not start where epoch {epoch - 1} is not in the offset log.",
+            hint="Choose a later epoch.",
             epoch=epoch,
         )
 
