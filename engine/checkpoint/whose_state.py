@@ -83,7 +83,7 @@ def refuse_sparks_later_batches(
 
     :param has_batch: of a sink whose log is Spark's, whether that has one; None: it is another.
     """
-    if not any(_is_batch(checkpoint, each) for each in checkpoint.offsets.ids() if each > epoch):
+    if not any(is_batch(checkpoint, each) for each in checkpoint.offsets.ids() if each > epoch):
         return
     if has_batch is None or not has_batch(checkpoint.committed_epoch()):
         raise ConfigError(
@@ -115,7 +115,11 @@ def refuse_lone_batch(
         )
 
 
-def _is_batch(checkpoint: CheckpointFolder, epoch: int) -> bool:
+def is_batch(checkpoint: CheckpointFolder, epoch: int) -> bool:
+    """Whether Spark's micro-batches have begun the epoch; False if there is no such entry.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
     entry = checkpoint.offsets.get(epoch)
     return entry is not None and entry.is_micro_batch
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
+from engine.checkpoint.whose_state import is_batch
 from engine.commands.result import Result, format_bytes
 from engine.commands.status import open_checkpoint
 
@@ -20,8 +21,7 @@ def copy(args: Namespace) -> Result:
     """Copy up to a committed epoch, while the query runs or not."""
     target = Checkpoint(args.target)
     report = copy_checkpoint(open_checkpoint(args.checkpoint), target, args.to_epoch)
-    last = target.offsets.get(report.to_epoch)
-    of_files = _OF_FILES if last is not None and last.is_micro_batch else ""
+    of_files = _OF_FILES if is_batch(target, report.to_epoch) else ""
     return Result(
         report.to_dict(),
         f"Copied epochs {report.from_epoch} to {report.to_epoch} to {report.target}, "

@@ -113,6 +113,8 @@ def test_queries_of_spark_have_no_dead_letters(checkpoint: Path, capsys: Capture
     code, text, _ = called(capsys, "dead-letters", checkpoint)
     assert code == 0
     assert text.startswith("Spark runs this query, and has no dead letters: ")
+    batches = GOLDEN / "spark-4.3-rate-microbatch"
+    assert called(capsys, "dead-letters", batches)[:2] == (0, text), "of which there is no report"
 
 
 def test_dead_letters(checkpoint: Path, tmp_path: Path, capsys: Captured) -> None:
