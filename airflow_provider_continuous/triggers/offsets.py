@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_continuous.hooks.checkpoint import is_over
 from airflow_provider_continuous.triggers.base import CheckpointTrigger, status_event
 from airflow_provider_continuous.triggers.poller import Event
+from engine.base.text_tables import count
 from engine.errors import ConfigError
 from engine.sources.offset_order import check_order, reached
 
@@ -64,7 +65,8 @@ class OffsetsCommittedTrigger(CheckpointTrigger):
         wanted = offsets_per_source(self.offsets)
         if len(committed) != len(wanted):
             raise ConfigError(
-                f"The query has {len(committed)} sources, and there are offsets for {len(wanted)}.",
+                f"The query has {count(len(committed), 'source')}, and there are offsets for "
+                f"{len(wanted)}.",
                 hint="Give a list with one offset per source, null for one that does not matter.",
             )
         return all(

@@ -94,7 +94,7 @@ def test_one_source_of_two_may_not_matter(
         ([], "nothing to wait for"),
         ([None], "nothing to wait for"),
         ({"t": {"0": -1}}, "Spark's -1 and -2"),
-        ([{"0": 1}, {"0": 1}], "has 1 sources, and there are offsets for 2"),
+        ([{"0": 1}, {"0": 1}], "has 1 source, and there are offsets for 2"),
         ({"0": "10"}, "Nothing tells whether"),
         ({"0": {"1": 1}}, "Nothing tells whether"),
     ],
