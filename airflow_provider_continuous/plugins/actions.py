@@ -23,9 +23,10 @@ from airflow_provider_continuous.plugins.formats import size
 from airflow_provider_continuous.plugins.locations import Location
 from airflow_provider_continuous.view.known import KnownQuery
 from engine.base.text_tables import count
+from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.pins import Pin, get_pin
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rewind import check_sink, find_target
+from engine.checkpoint.rewind import check_later, find_target
 from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.standing_by import may_be_asked, refuse_untold
 from engine.errors import ConcurrentRunError, ConfigError, ContinuousError
@@ -174,7 +175,7 @@ def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
     epochs = f"{count(undone, 'epoch')} would be undone"
     if undone:
         epochs += f", {target.epoch + 1:,}" + (f" to {committed:,}" if undone > 1 else "")
-    rows = _of_their_rows(RewindableSink.of(recorded_sink(hook.checkpoint)), target)
+    rows = _of_their_rows(hook.checkpoint, target)
     pins = [pin.name for pin in hook.checkpoint.pinned_epochs() if pin.epoch > target.epoch]
     lost = f" The pins {', '.join(pins)} go with them." if pins else ""
     return {
@@ -189,14 +190,15 @@ def _undoing(hook: CheckpointHook, target: Pin, committed: int) -> Answer:
     }
 
 
-def _of_their_rows(sink: RewindableSink, target: Pin) -> str:
+def _of_their_rows(checkpoint: Checkpoint, target: Pin) -> str:
     """What becomes of the rows of later epochs."""
-    if sink.rewind is None:
-        return "The sink cannot take rows back from here: the rewind will be refused."
+    sink = RewindableSink.of(recorded_sink(checkpoint))
     try:
-        check_sink(sink, target)
+        check_later(checkpoint, target, sink)
     except ConfigError as error:
         return f"The rewind will be refused: {redact(str(error))}"
+    if sink.rewind is None:
+        return "The sink cannot take rows back from here: the rewind will be refused."
     if sink.keeps_rows:
         return "The sink keeps their rows, and writes over them when they come again."
     return "The sink takes their rows back."

@@ -7,6 +7,8 @@ from typing import Any
 
 from airflow_provider_continuous.hooks.checkpoint import CheckpointHook
 from engine.checkpoint.checkpoint import CheckpointStatus
+from engine.checkpoint.query_state import QueryState
+from engine.checkpoint.whose_state import is_batch
 from engine.errors import ConfigError
 
 
@@ -17,12 +19,17 @@ def last_latencies(hook: CheckpointHook, status: CheckpointStatus) -> Mapping[st
     """
     reports = hook.checkpoint.progress.read()
     newest = next((each for each in reversed(reports) if each["runId"] == status.run_id), None)
-    if newest is None:
+    if newest is None and not _is_of_spark_alone(hook, status):
         return None
-    latencies: Mapping[str, Any] | None = newest.get("latencyMs")
+    latencies: Mapping[str, Any] | None = None if newest is None else newest.get("latencyMs")
     if latencies is None:
         raise ConfigError(
             f"The query of {hook.location.url} reports no latencies, so there is no limit to them.",
             hint="Queries that Spark itself runs do not: use stalled_after, or lag_max.",
         )
     return latencies
+
+
+def _is_of_spark_alone(hook: CheckpointHook, status: CheckpointStatus) -> bool:
+    """Whether nobody will ever report: it is ``df.writeStream`` that commits there."""
+    return status.state is QueryState.UNKNOWN and is_batch(hook.checkpoint, status.epoch)

@@ -39,7 +39,7 @@ from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
 from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
 from engine.checkpoint.storage.contract import Storage
-from engine.checkpoint.whose_state import version_of_spark
+from engine.checkpoint.whose_state import refuse_lone_batch, version_of_spark
 from engine.errors import CheckpointError, ConfigError, ContinuousError
 from engine.snapshots.names import FOLDER as STATE
 from engine.snapshots.names import SnapshotName
@@ -96,7 +96,8 @@ def copy_checkpoint(
     :param to_epoch: a committed epoch, the last in the copy; None: the last committed one.
     :param asked_by: who asks, if a second call is to find what the first has made: it returns the
         copy that was made for the same asker.
-    :raises ConfigError: there is something at the target, or the epoch is not there.
+    :raises ConfigError: there is something at the target, or the epoch is not there, or is the
+        oldest that is kept of a query of Spark's.
     :raises CheckpointError: an entry is unreadable, or the storage cannot be read or written.
     """
     _check_apart(source, target)
@@ -114,6 +115,7 @@ def copy_checkpoint(
         to_epoch = known.to_epoch
     entries = _consistent_entries(source, to_epoch)
     to_epoch = max(epoch for epoch, _, _ in entries)
+    refuse_lone_batch(source, to_epoch, entries[0][1], has_earlier=len(entries) > 1)
     record = known or CopyRecord(
         source.url, source.query_id(), to_epoch, str(uuid.uuid4()), asked_by
     )

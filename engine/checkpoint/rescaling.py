@@ -30,11 +30,17 @@ def rescale(checkpoint: Checkpoint, reducers: int | None, by: str) -> Checkpoint
     :param reducers: see :func:`want_reducers`; likewise ``by``.
     :returns: the status of before: a run that is active goes on with so many tasks in place, as
         another generation.
-    :raises ConfigError: there cannot be so many, or the query keeps no state.
+    :raises ConfigError: there cannot be so many, or the query keeps no state, or in Spark.
     :raises CheckpointError: the checkpoint cannot be read or written.
     """
     before = checkpoint.status()
     entry = None if before.epoch < 0 else checkpoint.offsets.get(before.epoch)
+    if entry is not None and entry.is_micro_batch:
+        raise ConfigError(
+            f"Spark's micro-batches run the query of {checkpoint.url}: it has no stages.",
+            hint="spark.sql.shuffle.partitions says in how many parts Spark keeps state, when a "
+            "checkpoint begins.",
+        )
     if entry is not None:
         state = EpochState.of(entry)
         groups = state.key_groups

@@ -23,7 +23,8 @@ The lease is held all the time, so no run can start, and the steps are these:
 
 Snapshots of state stay where they are: the entries of later epochs alone name those that the epoch
 does not need, and those of the runs behind the rewind have other names. Spark's have not: where it
-keeps state of later epochs, a rewind is refused.
+keeps state of later epochs, a rewind is refused. So it is where Spark has run them and the sink is
+not known to forget their numbers: Spark's sinks skip batches that they have.
 
 Each step can be done again. Nor does a reader that knows nothing of rewinds meet a state that is
 wrong: until step 5 is over, the restart table finds epochs that are logged and prepared, and
@@ -55,7 +56,11 @@ from engine.checkpoint.rewindable import RewindableSink
 from engine.checkpoint.rewound import DONE, INTENT, read_rewound
 from engine.checkpoint.sink_context import BoundContext, Inherited
 from engine.checkpoint.storage.contract import Storage
-from engine.checkpoint.whose_state import refuse_sparks_later_state
+from engine.checkpoint.whose_state import (
+    refuse_lone_batch,
+    refuse_sparks_later_batches,
+    refuse_sparks_later_state,
+)
 from engine.errors import (
     CheckpointCorruptError,
     ConcurrentRunError,
@@ -298,11 +303,16 @@ def find_target(checkpoint: CheckpointFolder, target: int | Pin) -> Pin:
     return pin
 
 
-def check_sink(sink: RewindableSink, pin: Pin) -> None:
-    """Ask the sink whether it finds the epoch again.
+def check_later(checkpoint: CheckpointFolder, pin: Pin, sink: RewindableSink) -> None:
+    """Look whether what later epochs have left elsewhere would hinder those that run again.
 
-    :raises ConfigError: it does not.
+    :raises ConfigError: the sink does not find the epoch again, or Spark keeps what is later.
     """
+    refuse_sparks_later_state(checkpoint, pin.epoch)
+    refuse_sparks_later_batches(checkpoint, pin.epoch, sink.has_batch)
+    earlier = f"{checkpoint.offsets.name}/{pin.epoch - 1}"
+    has_earlier = checkpoint.storage.exists(earlier)
+    refuse_lone_batch(checkpoint, pin.epoch, pin.offsets.encode(), has_earlier=has_earlier)
     if sink.check is not None:
         sink.check(pin.epoch, *_position(pin.sink_position))
 
@@ -325,8 +335,7 @@ def _check(
     :raises ContinuousError: the rewind is not possible.
     """
     pin = find_target(checkpoint, target)
-    refuse_sparks_later_state(checkpoint, pin.epoch)
-    check_sink(sink, pin)
+    check_later(checkpoint, pin, sink)
     if sink.rewind is not None:
         return pin
     if sink.remembers:

@@ -48,6 +48,14 @@ class KeepsPositions(Protocol):
 
 
 @runtime_checkable
+class HasSparksBatches(Protocol):
+    """A sink whose log Spark's own sink writes, too: it takes Spark's batches back as well."""
+
+    def hasBatch(self, batch: int) -> bool:
+        """Whether the log has come to this batch: then it is that of Spark's query."""
+
+
+@runtime_checkable
 class RemembersEpochs(Protocol):
     """A sink that can tell which epochs it has."""
 
@@ -69,6 +77,7 @@ class RewindableSink:
     rewind: Callable[..., None] | None = None
     check: Callable[..., None] | None = None
     position: Callable[[int], JSON] | None = None
+    has_batch: Callable[[int], bool] | None = None
     remembers: bool = False
     keeps_rows: bool = False
     bind: Callable[[BoundContext], None] | None = None
@@ -83,6 +92,7 @@ class RewindableSink:
             rewind=sink.rewind if isinstance(sink, TakesBack) else None,
             check=sink.checkRewind if isinstance(sink, ChecksRewinds) else None,
             position=sink.rewindPosition if isinstance(sink, KeepsPositions) else None,
+            has_batch=sink.hasBatch if isinstance(sink, HasSparksBatches) else None,
             remembers=isinstance(sink, RemembersEpochs),
             keeps_rows=isinstance(sink, MayKeepRows) and sink.keepsRows,
             bind=sink.bind if isinstance(sink, Binds) else None,

@@ -1,4 +1,5 @@
 """Who keeps state in a checkpoint: Spark's micro-batches or this engine. Neither reads the other's.
+And what Spark keeps that a rewind does not take back: state, and the numbers of batches in sinks.
 
 Spark has a folder for each of its operators, from ``state/0`` on, and may name its stores in the
 commit log (``stateUniqueIds``). Ours has one for each stage, and stages are numbered behind
@@ -10,10 +11,12 @@ Source: Spark's ``StateStoreProviderId``, ``OperatorStateMetadataV1``, ``CommitM
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from engine.checkpoint.folder import CheckpointFolder
+from engine.checkpoint.logs.offset_log import deserialize
 from engine.checkpoint.noted_state import STATE
 from engine.errors import ConfigError
 
@@ -65,9 +68,60 @@ def refuse_sparks_later_state(checkpoint: CheckpointFolder, epoch: int) -> None:
             "run, and a rewind does not take that of later epochs away: Spark would take it for "
             "the state that its own epochs have made.",
             hint="Go on from a copy that ends there: continuous copy "
-            f"{checkpoint.url} TARGET --to-epoch {epoch}",
+            f"{checkpoint.url} TARGET --to-epoch {epoch}\nIf the sink is a folder of files, take "
+            f"it back for the copy: continuous rewind TARGET --to-epoch {epoch} --spec SPEC",
             epoch=epoch,
         )
+
+
+def refuse_sparks_later_batches(
+    checkpoint: CheckpointFolder, epoch: int, has_batch: Callable[[int], bool] | None
+) -> None:
+    """:raises ConfigError: Spark has begun later epochs as batches, and its sink would skip those
+        that run again under their numbers, whatever is in them.
+    :raises CheckpointError: the checkpoint cannot be read.
+
+    :param has_batch: of a sink whose log is Spark's, whether that has one; None: it is another.
+    """
+    if not any(is_batch(checkpoint, each) for each in checkpoint.offsets.ids() if each > epoch):
+        return
+    if has_batch is None or not has_batch(checkpoint.committed_epoch()):
+        raise ConfigError(
+            f"Spark's micro-batches have run epochs behind {epoch} of {checkpoint.url}, and "
+            "Spark's sinks skip a batch whose number they have (folders of files, Delta, Iceberg): "
+            "what runs again would be lost.",
+            hint="If the query writes to a folder of files, name that sink (--spec, or sink of the "
+            "operator): it takes its later batches back. Otherwise go on from a copy, which is "
+            "another query to a table and gives it these rows again: "
+            f"continuous copy {checkpoint.url} TARGET --to-epoch {epoch}",
+            epoch=epoch,
+        )
+
+
+def refuse_lone_batch(
+    checkpoint: CheckpointFolder, epoch: int, offsets: bytes, *, has_earlier: bool
+) -> None:
+    """:raises ConfigError: nothing would be left before a batch of Spark's: it starts a query from
+        the entries of two, also where the last one is committed.
+
+    :param offsets: the entry of the epoch, which may be in a pin alone.
+    """
+    if epoch > 0 and not has_earlier and deserialize(offsets).is_micro_batch:
+        raise ConfigError(
+            f"Epoch {epoch} is the oldest that {checkpoint.url} has kept: Spark's micro-batches do "
+            f"not start where epoch {epoch - 1} is not in the offset log.",
+            hint="Choose a later epoch.",
+            epoch=epoch,
+        )
+
+
+def is_batch(checkpoint: CheckpointFolder, epoch: int) -> bool:
+    """Whether Spark's micro-batches have begun the epoch; False if there is no such entry.
+
+    :raises CheckpointError: the checkpoint cannot be read.
+    """
+    entry = checkpoint.offsets.get(epoch)
+    return entry is not None and entry.is_micro_batch
 
 
 def refuse_own_state(checkpoint: CheckpointFolder) -> None:

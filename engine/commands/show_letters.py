@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from engine.base.text_tables import format_table
+from engine.checkpoint.whose_state import is_batch
 from engine.commands.result import DONE, FAILED, Result
 from engine.commands.status import open_checkpoint
 from engine.history.measures import is_sparks
@@ -12,6 +13,7 @@ from engine.sinks.newest_letters import newest_letters
 
 _CHARACTERS = 80
 """Of a record and of an error, in the table; with ``--json`` there is all that is kept of them."""
+_NOT_YET = "No epoch has a report yet, which would tell where they are."
 _NONE = "The query keeps none: see the options onBadRecord, onLateRecord and deadLetterPath."
 _NONE_OF_SPARKS = (
     "Spark runs this query, and has no dead letters: a record that it cannot read fails the query, "
@@ -24,7 +26,7 @@ def dead_letters(args: Namespace) -> Result:
     checkpoint = open_checkpoint(args.checkpoint)
     report = next(reversed(checkpoint.progress.read()), None)
     if report is None:
-        text = "No epoch has a report yet, which would tell where they are."
+        text = _NONE_OF_SPARKS if is_batch(checkpoint, checkpoint.committed_epoch()) else _NOT_YET
         return Result({"path": None, "letters": [], "error": None}, text)
     found = newest_letters(report, args.last, args.last)
     if found is None:

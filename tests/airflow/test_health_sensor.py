@@ -19,6 +19,8 @@ from airflow_provider_continuous.compat import (
 )
 from airflow_provider_continuous.sensors.health import QueryHealthSensor
 from airflow_provider_continuous.triggers.health import QueryHealthTrigger
+from engine.checkpoint.logs.commit_log import CommitEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry
 from engine.checkpoint.query_state import QueryState
 from tests.airflow.live_checkpoint import LiveCheckpoint
 
@@ -253,5 +255,16 @@ def test_latencies_that_nobody_reports(live: LiveCheckpoint, sensor: Sensor, con
     live.hold()
     live.commit(0)
     live.checkpoint.progress.write([{"runId": "run-1", "numInputRows": 3}])  # as Spark's own
+    with pytest.raises(AirflowFailException, match="reports no latencies"):
+        sensor(latency_max=0.5, mode="poke").execute(context)
+
+
+def test_a_query_of_spark_alone_reports_no_latencies(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    """Which would count as healthy for ever."""
+    live.checkpoint.create_or_read_query_id("query")
+    live.checkpoint.offsets.add(0, OffsetEntry((1,), {"batchWatermarkMs": 0}))
+    live.checkpoint.commits.add(0, CommitEntry())
     with pytest.raises(AirflowFailException, match="reports no latencies"):
         sensor(latency_max=0.5, mode="poke").execute(context)

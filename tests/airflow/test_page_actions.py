@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from engine.checkpoint.standing_by import OwnNote
 from engine.errors import ConfigError
 from tests.airflow.live_checkpoint import LiveCheckpoint
 from tests.airflow.own_pages import pages_of
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "checkpoints"
 
 
 @pytest.fixture
@@ -124,6 +128,29 @@ def test_a_rewind_is_of_the_query_that_its_preview_was_of(
     assert ended.checkpoint.status().state is QueryState.STOPPED
     again = act(client, "rewind", to_pin="first", dry_run=False, expected_epoch=7)
     assert (again.status_code, ended.checkpoint.epochs()) == (200, [0])
+
+
+@pytest.mark.parametrize(
+    ("golden", "why"),
+    [("spark-4.3-rate-microbatch", "skip a batch"), ("spark-4.3-window-watermark", "state")],
+)
+def test_a_preview_tells_what_spark_keeps_of_later_batches(
+    client: TestClient, ended: LiveCheckpoint, golden: str, why: str
+) -> None:
+    location = ended.checkpoint.url
+    shutil.rmtree(location)
+    shutil.copytree(GOLDEN / golden, location)
+    last = ended.checkpoint.committed_epoch()
+    if why == "state":  # the golden one has the first alone
+        ended.checkpoint.storage.create(f"state/0/0/{last + 1}.delta", b"")
+
+    told = act(client, "rewind", to_epoch=last - 1).json()["message"]
+
+    assert "The rewind will be refused: " in told
+    assert why in told
+    assert "continuous copy" in told
+    assert act(client, "rewind", to_epoch=last - 1, dry_run=False).status_code == 400
+    assert ended.checkpoint.committed_epoch() == last
 
 
 @pytest.mark.parametrize(

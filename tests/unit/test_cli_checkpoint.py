@@ -113,6 +113,16 @@ def test_queries_of_spark_have_no_dead_letters(checkpoint: Path, capsys: Capture
     code, text, _ = called(capsys, "dead-letters", checkpoint)
     assert code == 0
     assert text.startswith("Spark runs this query, and has no dead letters: ")
+    batches = GOLDEN / "spark-4.3-rate-microbatch"
+    assert called(capsys, "dead-letters", batches)[:2] == (0, text), "of which there is no report"
+
+
+def test_spark_s_state_has_no_stages(capsys: Captured) -> None:
+    arguments = ("rescale", GOLDEN / "spark-4.3-window-watermark", "--reducers", "3")
+    code, _, err = called(capsys, *arguments)
+    assert code == 2
+    assert "spark.sql.shuffle.partitions" in err
+    assert "keeps no state" not in err
 
 
 def test_dead_letters(checkpoint: Path, tmp_path: Path, capsys: Captured) -> None:

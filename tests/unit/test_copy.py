@@ -15,7 +15,7 @@ from engine.checkpoint.copy_record import read_copy
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.lease import Lease
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
 from engine.checkpoint.logs.prepared_log import PreparedEntry
 from engine.checkpoint.noted_state import STATE, to_note
 from engine.checkpoint.retention import prune
@@ -46,7 +46,8 @@ def commit_with_state(checkpoint: Checkpoint, *epochs: int, digits: str) -> None
         file = state_file(epoch, digits)
         checkpoint.storage.create(file, b"state")
         handle = SnapshotHandle(1, 0, 1, file, 8 * digits, epoch)
-        checkpoint.offsets.add(epoch, OffsetEntry((epoch,), {STATE: to_note([handle])}))
+        metadata = {**batch_metadata(now_ms=0), STATE: to_note([handle])}
+        checkpoint.offsets.add(epoch, OffsetEntry((epoch,), metadata))
         checkpoint.commits.add(epoch, CommitEntry())
 
 

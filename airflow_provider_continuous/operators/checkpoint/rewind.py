@@ -35,7 +35,8 @@ class RewindCheckpointOperator(CheckpointOperator):
         has one: for a checkpoint that does not tell which sink its query has, or for a sink that
         is reached with secrets, which no checkpoint tells. What it tells may be left out.
     :param accept_repeats: go on with a sink that can never take rows back: it gets them again. One
-        that can, but not these, refuses all the same.
+        that can, but not these, refuses all the same; so does a query that Spark has run, whose
+        sink would skip them.
     """
 
     template_fields: Sequence[str] = (

@@ -206,6 +206,10 @@ class FilesWriter(ContinuousWriter, DataSourceStreamArrowWriter):
         self.log.verify()
         return self.log.latest()
 
+    def hasBatch(self, batch: int) -> bool:
+        """Whether the log has come to this batch of Spark's."""
+        return FileSinkRewind(self.log).hasBatch(batch)
+
     def checkRewind(self, epoch: int, position: JSON = None) -> None:
         """:raises ConfigError: it is not known any more which files the epoch ended with."""
         FileSinkRewind(self.log).checkRewind(epoch, position)

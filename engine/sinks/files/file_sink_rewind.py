@@ -49,6 +49,11 @@ class FileSinkRewind:
         files = self._log.files(up_to=epoch)
         return {"last": files[-1].line() if files else None}
 
+    def hasBatch(self, batch: int) -> bool:
+        """Whether the log has come to it: Spark's sink notes each batch there."""
+        newest = self._log.latest()
+        return newest is not None and newest >= batch
+
     def checkRewind(self, epoch: int, position: JSON = None) -> None:
         """:raises ConfigError: there is no log, or it does not tell any more which files the epoch
         ended with."""
