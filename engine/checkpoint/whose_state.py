@@ -83,7 +83,10 @@ def refuse_sparks_later_batches(
 
     :param has_batch: of a sink whose log is Spark's, whether that has one; None: it is another.
     """
-    if not any(is_batch(checkpoint, each) for each in checkpoint.offsets.ids() if each > epoch):
+    later = [each for each in checkpoint.offsets.ids() if each > epoch]
+    if not any(
+        checkpoint.storage.together(*(partial(is_batch, checkpoint, each) for each in later))
+    ):
         return
     if has_batch is None or not has_batch(checkpoint.committed_epoch()):
         raise ConfigError(
