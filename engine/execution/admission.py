@@ -47,7 +47,10 @@ def admit(definition: QueryDefinition, lease: Lease) -> BoundContext:
     _check_fingerprint(definition, lease, old)
     if sink.bind is not None:
         sink.bind(context)
-    finish_rewind(checkpoint, lease, sink.rewindable)
+    if finish_rewind(checkpoint, lease, sink.rewindable):
+        context = sink_context(checkpoint, lease)
+        if sink.bind is not None:
+            sink.bind(context)
     if sink.after_rewind is not None and was_rewound(checkpoint):
         lease.check()
         sink.after_rewind(max(checkpoint.offsets.ids(), default=-1))
