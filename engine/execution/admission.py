@@ -82,9 +82,10 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
 
 def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
     """The user has put other sources in the place of those that the checkpoint knows: where those
-    began says nothing of these, unless epochs are committed, which go on from their offsets."""
+    began says nothing of these, unless epochs are logged: these are finished, or run again from
+    there, and what follows goes on from their offsets."""
     checkpoint = definition.checkpoint
-    if checkpoint.committed_epoch() < 0:
+    if not checkpoint.offsets.ids():
         lease.check()
         forget_first_offsets(checkpoint.storage, len(definition.streams))
 
