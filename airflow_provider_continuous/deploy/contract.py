@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_continuous.deploy.driver_log import DriverLog
 from engine.checkpoint.process import Process
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 UNSEEN_MAX_S = 300.0
 """A submission by another machine, of which no driver is known, may come to run for so long."""
+
+PROCESSES: Final = ("local", "client")
+"""The backends whose drivers are processes of the machine that submits them."""
 
 
 class DriverState(Enum):
@@ -147,6 +150,12 @@ class Handle:
         With its time, for numbers begin anew in a checkpoint that was deleted.
         """
         return f"{self.label}-{self.number}-{int(self.submitted_at):x}"
+
+    @property
+    def is_process(self) -> bool:
+        """Whether its driver is a process of the machine that has submitted it, not of a cluster's
+        choice."""
+        return self.backend in PROCESSES
 
     @property
     def process(self) -> Process | None:

@@ -195,12 +195,13 @@ class Deployment:
         """Return the submission of the run that holds, or held, the checkpoint; None: it was
         started by other means, or long ago."""
         handle = handle_of_run(self._checkpoint.storage, status)
-        if handle is not None:
+        if handle is not None and (handle.run_id or handle.is_process):
             return handle
-        last = self._notes.last()
+        last = handle or self._notes.last()
         if last is None or last.ended or last.run_id:
             return None
-        found = self._noted(last)  # whoever has submitted it may have died before it knew more
+        # Whoever has submitted it may have died before it knew more, its end for example.
+        found = self._noted(last)
         found.look()
         return found.handle if found.runs(status) else None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider_continuous.deploy.contract import Handle
+from airflow_provider_continuous.deploy.contract import PROCESSES, Handle
 from airflow_provider_continuous.deploy.notes import FOLDER, Notes
 from airflow_provider_continuous.deploy.submitted import is_run_of
 from engine.checkpoint.checkpoint import CheckpointStatus
@@ -20,16 +20,15 @@ from engine.checkpoint.storage.contract import Storage
 from engine.errors import ConfigError
 
 STANDBYS: Final = "control/standbys"
-WITH_STANDBY: Final = ("local", "client")
-"""The backends whose drivers are processes of a machine: there a second one can wait."""
 
 
 def check_mode(backend: str) -> None:
-    """Refuse a way to run drivers that cannot have a standby.
+    """Refuse a way to run drivers that cannot have a standby: only on one machine a second one can
+    wait.
 
     :raises ConfigError: it is one.
     """
-    if backend not in WITH_STANDBY:
+    if backend not in PROCESSES:
         raise ConfigError(
             f"standby=True, and the connection submits drivers to the cluster ({backend}).",
             hint="A standby is a process of the worker's machine: use the deploy mode local, or "

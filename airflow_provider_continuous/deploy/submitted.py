@@ -171,7 +171,7 @@ class SubmittedQuery:
     @property
     def is_on_cluster(self) -> bool:
         """Whether the driver's machine is the cluster's choice."""
-        return self._backend.name not in ("local", "client")
+        return not self.handle.is_process
 
     def _ends_within(self, seconds: float) -> bool:
         never, until = Event(), time.monotonic() + seconds
@@ -195,14 +195,14 @@ def is_run_of(handle: Handle, status: CheckpointStatus) -> bool:
     """Tell whether a run is the one that was submitted.
 
     Exact once the handle knows its run. Without it, a driver on the cluster cannot be told from one
-    that somebody else has started since.
+    that somebody else has started since, unless it has ended, and the run goes on.
     """
     if status.run_id is None or status.run_id == handle.previous_run_id:
         return False
     if handle.run_id:
         return bool(status.run_id == handle.run_id)
-    if handle.backend not in ("local", "client"):
-        return True
+    if not handle.is_process:
+        return not (handle.ended and status.state.is_active)
     if status.pid is None or status.host != handle.host or handle.pid is None:
         return False
     if handle.backend == "local":

@@ -37,7 +37,8 @@ from engine.checkpoint.first_offsets import is_first_offset
 from engine.checkpoint.folder import COPY_RECORD
 from engine.checkpoint.noted_state import noted_in
 from engine.checkpoint.retention import KEEP_EPOCHS_DEFAULT
-from engine.checkpoint.rewound import INTENT, is_rewound_since, last_rewind
+from engine.checkpoint.rewind import read_intent
+from engine.checkpoint.rewound import last_rewind
 from engine.checkpoint.storage.contract import Storage
 from engine.checkpoint.whose_state import refuse_lone_batch, version_of_spark
 from engine.errors import CheckpointError, ConfigError, ContinuousError
@@ -156,13 +157,17 @@ def _consistent_entries(source: Checkpoint, to_epoch: int | None) -> list[tuple[
     """Epoch, entry of the offset log, entry of the commit log; newest first, without a gap."""
     for _ in range(_TRIES_MAX):
         before = last_rewind(source.storage)
-        if source.storage.exists(INTENT):
+        rewinding = read_intent(source)
+        if rewinding is not None and (to_epoch is None or to_epoch > rewinding.to_epoch):
             raise CheckpointError(
-                f"{source.url} is being rewound.", hint="Copy it when the rewind is over."
+                f"{source.url} is being rewound to epoch {rewinding.to_epoch}.",
+                hint="Copy it when the rewind is over; if that cannot be finished, copy it up to "
+                f"epoch {rewinding.to_epoch} (--to-epoch).",
+                epoch=rewinding.to_epoch,
             )
         last = source.committed_epoch() if to_epoch is None else to_epoch
         entries = _entries(source, last)
-        if is_rewound_since(source.storage, before):
+        if (last_rewind(source.storage), read_intent(source)) != (before, rewinding):
             continue
         if entries:
             return entries

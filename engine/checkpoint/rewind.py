@@ -100,7 +100,7 @@ class RewindReport:
 
 
 @dataclass(frozen=True)
-class _Intent:
+class Intent:
     """``control/rewind``.
 
     :param offsets: the epoch's entry in the offset log; ``commit`` that in the commit log.
@@ -144,7 +144,7 @@ def rewind(
         _check_expected(checkpoint, expected_epoch)
         return _check(checkpoint, target, offer, accept_repeats)
 
-    if _read_intent(checkpoint) is None:  # else finish that rewind first: entries are being moved
+    if read_intent(checkpoint) is None:  # else finish that rewind first: entries are being moved
         check()
     lease = Lease.acquire(
         checkpoint,
@@ -153,15 +153,15 @@ def rewind(
         clock=clock,
     )
     try:
-        if offer.bind is not None:
-            offer.bind(sink_context(checkpoint, lease))
-        finish_rewind(checkpoint, lease, offer)
+        _bind(checkpoint, lease, offer)
+        if finish_rewind(checkpoint, lease, offer):
+            _bind(checkpoint, lease, offer)
         pin = check()
         committed = checkpoint.committed_epoch()
         earlier = read_rewound(checkpoint.storage)
         if earlier is not None and pin.epoch in earlier.taken_back:
             _check_commit(checkpoint, pin.epoch, earlier.generation)
-        intent = _Intent(
+        intent = Intent(
             to_epoch=pin.epoch,
             from_epoch=committed,
             generation=lease.generation,
@@ -188,27 +188,33 @@ def rewind(
     )
 
 
+def _bind(checkpoint: CheckpointFolder, lease: Lease, sink: RewindableSink) -> None:
+    if sink.bind is not None:
+        sink.bind(sink_context(checkpoint, lease))
+
+
 def _newest(checkpoint: CheckpointFolder) -> int:
     """The last epoch that a run has written an entry of; a sink may commit several together."""
     logs = (checkpoint.commits, checkpoint.offsets, checkpoint.prepared)
     return max(each.latest_id() or 0 for each in logs)
 
 
-def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None:
+def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> bool:
     """Do the steps from 2 on of a rewind that has begun, if one has.
 
-    :param sink: as for :func:`rewind`.
+    :param sink: as for :func:`rewind`; bound, if it wants to be.
+    :returns: whether this was done: then its timeline is over, and the sink is to be bound anew.
     :raises ConfigError: the sink of the rewind could take rows back, and this one cannot.
     """
-    storage, intent = checkpoint.storage, _read_intent(checkpoint)
+    storage, intent = checkpoint.storage, read_intent(checkpoint)
     if intent is None:
-        return
+        return False
     earlier = read_rewound(storage)
     if earlier is not None and earlier.generation > intent.generation:
         # The late write of a rewind that was suspended in it, while another one was done.
         lease.check()
         storage.delete(INTENT)
-        return
+        return False
     take_back = RewindableSink.of(sink).rewind
     if intent.take_back and take_back is None:
         raise ConfigError(
@@ -257,21 +263,21 @@ def finish_rewind(checkpoint: CheckpointFolder, lease: Lease, sink: Any) -> None
     lease.check()
     storage.replace(DONE, dump(asdict(intent)).encode())
     storage.delete(INTENT)
+    return True
 
 
 def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> BoundContext:
-    """What a sink is told of the run that holds the lease. A rewind that is still to be finished
-    counts: the run will finish it before it commits anything."""
+    """What a sink is told of the run that holds the lease; of a rewind once it is finished: until
+    then the sink is asked about the timeline that it takes back."""
     storage = checkpoint.storage
-    query_id, prepared, *read = storage.together(
+    query_id, prepared, intent, rewound = storage.together(
         checkpoint.query_id,
         checkpoint.prepared.ids,
-        partial(_read_intent, checkpoint),
+        partial(read_intent, checkpoint),
         partial(read_rewound, storage),
     )
-    rewinds = [each.generation for each in read if each is not None]
     inherited = None
-    if not prepared and not rewinds:
+    if not prepared and intent is None and rewound is None:
         copied = read_copy(checkpoint)
         source = None if copied is None else copied.source_id
         inherited = Inherited(source, max(checkpoint.offsets.ids(), default=-1))
@@ -279,7 +285,7 @@ def sink_context(checkpoint: CheckpointFolder, lease: Lease) -> BoundContext:
         query_id=query_id or "",
         run_id=lease.run_id,
         generation=lease.generation,
-        timeline=max(rewinds, default=0),
+        timeline=0 if rewound is None else rewound.generation,
         inherited=inherited,
     )
 
@@ -420,13 +426,13 @@ def _check_commit(checkpoint: CheckpointFolder, epoch: int, rewound_by: int) -> 
         )
 
 
-def _read_intent(checkpoint: CheckpointFolder) -> _Intent | None:
+def read_intent(checkpoint: CheckpointFolder) -> Intent | None:
     try:
         data = checkpoint.storage.read(INTENT)
     except FileNotFoundError:
         return None
     try:
-        return _Intent(**load_object(data))
+        return Intent(**load_object(data))
     except (ValueError, TypeError) as exc:
         raise CheckpointCorruptError(
             f"{checkpoint.storage.path(INTENT)} cannot be read: {exc}.",
@@ -434,7 +440,7 @@ def _read_intent(checkpoint: CheckpointFolder) -> _Intent | None:
         ) from exc
 
 
-def _move_later(log: MetadataLog[Any], intent: _Intent, lease: Lease) -> None:
+def _move_later(log: MetadataLog[Any], intent: Intent, lease: Lease) -> None:
     for epoch in reversed(log.ids()):
         if epoch > intent.to_epoch:
             lease.heartbeat()
@@ -442,7 +448,7 @@ def _move_later(log: MetadataLog[Any], intent: _Intent, lease: Lease) -> None:
             log.storage.move(name, _place_aside(log.storage, name, intent, lease))
 
 
-def _place_aside(storage: Storage, name: str, intent: _Intent, lease: Lease) -> str:
+def _place_aside(storage: Storage, name: str, intent: Intent, lease: Lease) -> str:
     """Where an entry is moved to. If the rewind was interrupted, another entry of this name may
     have been moved before: this one is the late write of a run that was suspended in it."""
     place = f"{ASIDE}/{intent.generation}/{name}"

@@ -47,7 +47,10 @@ def admit(definition: QueryDefinition, lease: Lease) -> BoundContext:
     _check_fingerprint(definition, lease, old)
     if sink.bind is not None:
         sink.bind(context)
-    finish_rewind(checkpoint, lease, sink.rewindable)
+    if finish_rewind(checkpoint, lease, sink.rewindable):
+        context = sink_context(checkpoint, lease)
+        if sink.bind is not None:
+            sink.bind(context)
     if sink.after_rewind is not None and was_rewound(checkpoint):
         lease.check()
         sink.after_rewind(max(checkpoint.offsets.ids(), default=-1))
@@ -79,9 +82,10 @@ def _prove_storage(storage: Storage, delivery: str) -> None:
 
 def _forget_where_it_began(definition: QueryDefinition, lease: Lease) -> None:
     """The user has put other sources in the place of those that the checkpoint knows: where those
-    began says nothing of these, unless epochs are committed, which go on from their offsets."""
+    began says nothing of these, unless epochs are logged: these are finished, or run again from
+    there, and what follows goes on from their offsets."""
     checkpoint = definition.checkpoint
-    if checkpoint.committed_epoch() < 0:
+    if not checkpoint.offsets.ids():
         lease.check()
         forget_first_offsets(checkpoint.storage, len(definition.streams))
 

@@ -23,7 +23,7 @@ class Share:
     :param partitions: none of a task that gets its rows from others.
     :param owned: its key groups; the positions of its partitions in their stream.
     :param names: of the partitions, or of the key groups: unique in the query, and the same after a
-        restart with as many tasks.
+        restart with as many tasks; see :func:`_exact_names`.
     """
 
     stage: int
@@ -69,7 +69,7 @@ def shares(
         place = taken[stage]
         taken[stage] += 1
         if stage < len(found):
-            names = names_of(stage, found[stage])[part.start : part.stop]
+            names = _exact_names(stage, found[stage])[part.start : part.stop]
             partitions = found[stage][part.start : part.stop]
             first = before[stage] + part.start
             made.append(Share(stage, place, first, partitions, part, names))
@@ -100,6 +100,15 @@ def tasks_among(names: Iterable[str], streams: int, groups: int) -> dict[int, in
                 found[stage] = tasks
                 break
     return found
+
+
+def _exact_names(stream: int, partitions: Sequence[Any]) -> tuple[str, ...]:
+    """Of all partitions of a stream; another name is of one that has other records."""
+    named = zip(partitions, names_of(stream, partitions), strict=True)
+    return tuple(
+        f"{stream}/{partition.exact_name}" if hasattr(partition, "exact_name") else name
+        for partition, name in named
+    )
 
 
 def names_of(stream: int, partitions: Sequence[Any]) -> tuple[str, ...]:

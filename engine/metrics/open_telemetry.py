@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.errors import ConfigError
 from engine.metrics.meter import QueryMeter
+from engine.metrics.outage import Outage
 from engine.metrics.table import BOUNDS_S, BOUNDS_US, METRICS, Kind, Metric
 from engine.progress.histogram import LatencyHistogram
 
@@ -67,7 +68,7 @@ class _Sender:
     def __init__(self, meter: QueryMeter) -> None:
         self._meter = meter
         self._since_ns = time.time_ns()
-        self._provider = _provider(self._histograms)
+        self._provider = _provider(meter.name, self._histograms)
         instruments = self._provider.get_meter(SCOPE)
         for metric in METRICS:
             if metric.kind is not Kind.HISTOGRAM:
@@ -140,8 +141,9 @@ def _apart(cumulative: list[int]) -> list[int]:
     return [here - below for here, below in zip(cumulative, [0, *cumulative], strict=False)]
 
 
-def _provider(histograms: Callable[[], list[Any]]) -> Any:
-    """:param histograms: makes those of now."""
+def _provider(query: str, histograms: Callable[[], list[Any]]) -> Any:
+    """:param query: its name.
+    :param histograms: makes those of now."""
     try:
         from opentelemetry.exporter.otlp.proto.http import metric_exporter
         from opentelemetry.sdk import metrics
@@ -161,13 +163,26 @@ def _provider(histograms: Callable[[], list[Any]]) -> Any:
                 "http://collector:4318.",
             )
 
+    outage = Outage(query, logging.getLogger(metric_exporter.__name__))
+
     class Exporter(metric_exporter.OTLPMetricExporter):
         """Sends the histograms as well."""
 
         def export(
             self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
         ) -> Any:
-            return super().export(_with(metrics_data, histograms()), timeout_millis, **kwargs)
+            data = _with(metrics_data, histograms())
+            with outage.listening() as said:
+                try:
+                    result = super().export(data, timeout_millis, **kwargs)
+                except Exception as exc:  # of earlier releases
+                    said.append(f"{type(exc).__name__}: {exc}")
+                    result = export.MetricExportResult.FAILURE
+            if result is export.MetricExportResult.SUCCESS:
+                outage.sent()
+            else:
+                outage.failed(said[0] if said else "no reason is told")
+            return result
 
     # At the end of the process nobody is left to tell of, and a collector that is away would delay
     # it.

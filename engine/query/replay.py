@@ -20,7 +20,7 @@ from engine.checkpoint.epoch_state import EpochState
 from engine.checkpoint.fingerprint_file import read_fingerprint
 from engine.checkpoint.first_offsets import first_offsets_folder
 from engine.checkpoint.logs.offset_log import OffsetEntry
-from engine.errors import ConfigError, SourceError
+from engine.errors import BadRecordError, ConfigError, SourceChangedError, SourceError
 from engine.execution.replay import ReplayedEpoch, checkpoint_before, replay
 from engine.pipeline.fingerprint import compare, fingerprint, without_tuning
 from engine.pipeline.identity import Change
@@ -34,7 +34,9 @@ from engine.query.writer import ContinuousStreamWriter
 
 ROWS: Final = 20
 """So many rows are shown of each step."""
-_NO_LOSS: Final[Mapping[str, str]] = MappingProxyType({"failondataloss": "true"})
+_NO_LOSS: Final[Mapping[str, str]] = MappingProxyType(
+    {"failondataloss": "true", "ignoremissingfiles": "false"}
+)
 """Records that are gone are never passed over: it would be another epoch."""
 _OPEN: Final = (
     "It is open, as that of a record which the query fails on is. With onBadRecord=dead-letter "
@@ -162,17 +164,31 @@ def _run(
     *,
     keeps_all: bool,
 ) -> ReplayedEpoch:
-    return replay(
-        planned.streams,
-        planned.stages,
-        checkpoint_before(checkpoint.storage, epoch),
-        epoch,
-        planned.options,
-        watermark_policy=planned.watermark_policy,
-        shuffle_partitions=partitions,
-        rows=rows,
-        keeps_all=keeps_all,
-    )
+    try:
+        return replay(
+            planned.streams,
+            planned.stages,
+            checkpoint_before(checkpoint.storage, epoch),
+            epoch,
+            planned.options,
+            watermark_policy=planned.watermark_policy,
+            shuffle_partitions=partitions,
+            rows=rows,
+            keeps_all=keeps_all,
+        )
+    except (BadRecordError, SourceChangedError):
+        raise
+    except SourceError as exc:
+        if exc.retryable:
+            raise
+        # Its hint is for the query, which may go on without what is gone.
+        raise SourceError(
+            f"Epoch {epoch} of {checkpoint.url} cannot be run again: {exc.message}",
+            hint="What the source does not keep cannot be replayed, whatever its options: choose a "
+            "later epoch, or put back what is gone. How long records stay is the source's own "
+            "setting, of a topic of Kafka retention.ms for example.",
+            epoch=epoch,
+        ) from exc
 
 
 # -- what is refused ------------------------------------------------------------------------------

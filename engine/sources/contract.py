@@ -219,7 +219,8 @@ class DataSourceContinuousReader(ABC):
         in the offset log: from the end of the epoch before, and from that one's.
 
         A partition may have a ``name`` that tells it from the others of the source, and stays the
-        same when there are others beside it; without one its place among them does.
+        same when there are others beside it; without one its place among them does. Where it would
+        have other records then, an ``exact_name`` tells it from that one, too.
 
         :raises SourceError: ``start`` is not an offset of this source, or no longer exists.
         """

@@ -30,6 +30,7 @@ from airflow_provider_continuous.operators.query import base  # noqa: E402
 from airflow_provider_continuous.tasks import killing, memory  # noqa: E402
 from airflow_provider_continuous.tasks.killing import TaskIdentity  # noqa: E402
 from tests.airflow.live_checkpoint import LiveCheckpoint  # noqa: E402
+from tests.airflow.submitting import Submitting  # noqa: E402
 
 Says = Callable[[str | None], list[TaskIdentity]]
 # Epochs as asset events need Airflow 3.3.
@@ -160,6 +161,13 @@ def submitted(monkeypatch: pytest.MonkeyPatch, stand_in: None) -> Iterator[list[
         query.process.terminate()
         query.process.send_signal(signal.SIGCONT)  # a test that has failed may have suspended it
         query.process.wait()
+
+
+@pytest.fixture
+def submitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitting:
+    """Queries are submitted to a cluster, by a script."""
+    (tmp_path / "bin").mkdir()
+    return Submitting(monkeypatch, tmp_path / "bin")
 
 
 @pytest.fixture

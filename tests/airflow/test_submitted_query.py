@@ -22,37 +22,10 @@ from engine.checkpoint.query_state import QueryState
 from engine.errors import ConfigError
 from scripts.local_airflow.rest import wait_for
 from tests.airflow.live_checkpoint import LiveCheckpoint
+from tests.airflow.submitting import Submitting
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 DRIVER = f'{sys.executable} {STAND_IN} run "$spec"'
-
-
-class Submitting:
-    """A hook whose spark-submit is a script; the last word of its command is the specification."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self._monkeypatch, self._folder = monkeypatch, folder
-        extra = {"deploy-mode": "spark-submit", "spark-conn-id": "a_cluster"}
-        self._connect("continuous_default", conn_type="continuous", extra=extra)
-        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        monkeypatch.setenv("PATH", path)
-
-    def does(self, script: str, mode: str) -> ContinuousQueryHook:
-        program = self._folder / "spark-submit"
-        program.write_text(f"#!/bin/sh\ncd {self._folder}\nfor spec; do :; done\n{script}\n")
-        program.chmod(0o700)
-        extra = {"deploy-mode": mode}
-        self._connect("a_cluster", conn_type="spark", host="yarn", extra=extra)
-        return ContinuousQueryHook()
-
-    def _connect(self, name: str, **content: Any) -> None:
-        self._monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(content))
-
-
-@pytest.fixture
-def submitting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitting:
-    (tmp_path / "bin").mkdir()
-    return Submitting(monkeypatch, tmp_path / "bin")
 
 
 def of_session(session: int) -> list[int]:

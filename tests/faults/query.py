@@ -190,9 +190,9 @@ class Driver(Process):
         world, checkpoint = self.world, self.checkpoint
         ends = QueryEnds(self.query_id, [world.source], self.binding)
         self.runner = EpochRunner(checkpoint, self.lease, ends, min_epochs_to_retain=world.retain)
-        if self.binding.driver.bind is not None:
-            self.binding.driver.bind(sink_context(checkpoint, self.lease))
-        finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable)
+        self._bind(checkpoint)
+        if finish_rewind(checkpoint, self.lease, self.binding.driver.rewindable):
+            self._bind(checkpoint)
         while True:
             plan = plan_restart(checkpoint, self.binding, self.lease.check)
             try:
@@ -200,6 +200,10 @@ class Driver(Process):
             except PreparedEpochLostError:
                 continue
             return plan
+
+    def _bind(self, checkpoint: Checkpoint) -> None:
+        if self.binding.driver.bind is not None:
+            self.binding.driver.bind(sink_context(checkpoint, self.lease))
 
     def launch(
         self,

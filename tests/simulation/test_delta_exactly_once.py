@@ -17,13 +17,14 @@ from deltalake import DeltaTable
 from engine.base.options import EngineOptions
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.copies import copy_checkpoint
-from engine.errors import ConfigError
+from engine.errors import CheckpointError, ConfigError
 from engine.execution.definition import QueryDefinition, StreamBinding
 from engine.execution.execution import ContinuousExecution
 from engine.execution.launcher import ThreadLauncher
 from engine.pipeline.pipeline import Pipeline, SourceRelation
 from engine.query.binding import bind_writer
 from engine.query.handle import ContinuousQuery
+from engine.sinks.delta.rewind import DeltaRewind
 from engine.sinks.reopen import recorded_sink
 from tests.model import HOUR_MS, ONE_ATTEMPT, SCHEMA, Feed, ModelReader
 from tests.unit.delta_tables import read, writer
@@ -116,6 +117,72 @@ def test_a_rewind_through_the_recorded_sink(lake: Lake) -> None:
     assert (lake.rows(), lake.checkpoint.committed_epoch()) == (before, epoch)
     lake.run(1)
     assert lake.rows() == lake.committed()
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_in_a_rewind(lake: Lake, epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it has come to the sink."""
+
+    def dies(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaRewind, "rewind", dies)
+        with pytest.raises(Killed):
+            lake.checkpoint.rewind(epoch, sink=recorded_sink(lake.checkpoint))
+
+
+@pytest.mark.parametrize("then", ["rewound again", "started"])
+def test_a_rewind_that_was_killed_goes_on_though_the_tables_history_is_cut(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    lake.run(3)
+    last, rows = lake.checkpoint.committed_epoch(), lake.rows()
+    cut_history(lake.table)
+    killed_in_a_rewind(lake, last, monkeypatch)
+    if then == "rewound again":
+        lake.checkpoint.rewind(last, sink=recorded_sink(lake.checkpoint))
+        assert lake.rows() == rows
+
+    lake.run(2)
+
+    assert lake.rows() == lake.committed()
+    assert len(lake.rows()) > len(rows)
+
+
+def test_of_a_rewind_that_cannot_be_finished_a_copy_is_left(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells any more which rows came later."""
+    lake.run(3)
+    killed_in_a_rewind(lake, 1, monkeypatch)
+    lake.feed.add(1)
+    cut_history(lake.table)
+    with pytest.raises(ConfigError, match=r"(?s)does not reach back.*python -m engine copy"):
+        lake.start()
+    copy = Lake(tmp_path / "copy")
+    copy.feed = lake.feed
+    with pytest.raises(CheckpointError, match=r"(?s)is being rewound to epoch 1.*to epoch 1"):
+        copy_checkpoint(lake.checkpoint, copy.checkpoint)
+
+    copy_checkpoint(lake.checkpoint, copy.checkpoint, 1)
+    before = copy.committed()
+    copy.run(1)
+
+    assert sorted(before + copy.rows()) == copy.committed()
+
+
+def cut_history(table: Path) -> None:
+    """As who cleans a table's log does, behind a checkpoint of it: a commit of its own is left."""
+    cleaned = DeltaTable(str(table))
+    cleaned.alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
+    cleaned.create_checkpoint()
+    *old, _ = sorted((table / "_delta_log").glob("*.json"))
+    for entry in old:
+        entry.unlink()
 
 
 def test_a_copy_writes_to_a_table_of_its_own(lake: Lake, tmp_path: Path) -> None:

@@ -285,13 +285,14 @@ class Collector:
         self.metrics: dict[str, Any] = {}
         self.told: list[dict[str, Any]] = []
         self.services: set[str] = set()
+        self.answer = 200
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 outer.take(ExportMetricsServiceRequest.FromString(body))
-                self.send_response(200)
+                self.send_response(outer.answer)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
@@ -439,6 +440,23 @@ def test_a_collector_that_is_away_holds_up_nobody(
         story.feed.add(5)
         story.await_rows(query, 10)
         assert query.drain(WAIT_S)
+
+
+def test_of_a_collector_that_is_away_one_line_tells(
+    meter: QueryMeter, collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However long that lasts, and one that it is back."""
+    collector.answer = 400
+    open_telemetry.send(meter)
+    wait_until(lambda: len(collector.told) > 4, "exports that fail", WAIT_S)
+    collector.answer = 200
+    wait_until(lambda: "sent again" in caplog.text, "an export", WAIT_S)
+
+    failed, again = (record.getMessage() for record in caplog.records)
+
+    assert failed.startswith("the metrics of model are not sent, and tried again")
+    assert "400" in failed
+    assert again == "the metrics of model are sent again"
 
 
 def test_another_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

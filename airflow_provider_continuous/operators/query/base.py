@@ -19,7 +19,7 @@ from airflow_provider_continuous.compat import (
 from airflow_provider_continuous.deploy.contract import Handle
 from airflow_provider_continuous.deploy.driver_log import tail
 from airflow_provider_continuous.deploy.options import LEAD_TO_DRIVER
-from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery, is_run_of
+from airflow_provider_continuous.deploy.submitted import QueryStartError, SubmittedQuery
 from airflow_provider_continuous.errors import (
     QueryEndedError,
     QueryFailedError,
@@ -347,9 +347,10 @@ class QueryStartingOperator(DescribedQueryOperator):
         waited for what others have submitted."""
         memory, own = TaskMemory(context), str(TaskIdentity.of(context["ti"]))
         handles = map(Handle.read, memory.recall("submissions") or [])
-        if any(handle.by == own and is_run_of(handle, status) for handle in handles):
+        if any(handle.by == own and handle.run_id == status.run_id for handle in handles):
             return True
-        # A worker that died in between has noted in the checkpoint what it could not remember.
+        # A worker that died in between has noted in the checkpoint what it could not remember; and
+        # of a submission that had no run the note tells whether it has ended without one.
         return bool(memory.recall("submits")) and hook.submitter_of(location, status) == own
 
     def _submit(

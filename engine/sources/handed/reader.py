@@ -116,7 +116,7 @@ class HandedReader(DataSourceContinuousReader):
         """On the executor: what reads a unit."""
 
     def partitions(self, start: Offset) -> Sequence[HandedPartition]:
-        return [HandedPartition(index) for index in range(self._partitions)]
+        return [HandedPartition(index, self._partitions) for index in range(self._partitions)]
 
     def open(
         self, partition: HandedPartition, until: Offset | None = None

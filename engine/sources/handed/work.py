@@ -37,11 +37,20 @@ class Work:
 
 @dataclass(frozen=True)
 class HandedPartition:
-    """Which units it gets is told by what they are, so that it gets them again."""
+    """Which units it gets is told by what they are, so that it gets them again.
+
+    :param count: how many there are: among others it gets other units.
+    """
 
     index: int
+    count: int
 
     @property
     def name(self) -> str:
         """The same after a restart."""
         return str(self.index)
+
+    @property
+    def exact_name(self) -> str:
+        """``0 of 4``."""
+        return f"{self.index} of {self.count}"
