@@ -452,7 +452,7 @@ def test_the_limit_of_open_files_is_raised_for_many_tasks() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 1_612
         if hard != resource.RLIM_INFINITY:
             make_room(tasks=hard - 512, others=100)
-            with pytest.raises(ConfigError, match=f"{hard} tasks need .* ulimit -n {hard + 512}"):
+            with pytest.raises(ConfigError, match=f"For {hard:,} tasks .* ulimit -n {hard + 512}"):
                 make_room(tasks=hard, others=0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

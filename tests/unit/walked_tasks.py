@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.logs.commit_log import CommitEntry
-from engine.checkpoint.logs.offset_log import OffsetEntry
+from engine.checkpoint.logs.offset_log import OffsetEntry, batch_metadata
 from engine.checkpoint.noted_state import noted_state, to_note
 from engine.checkpoint.state_retention import StatePurge
 from engine.errors import CheckpointCorruptError
@@ -98,7 +98,8 @@ class WalkedTasks(Tasks):
 
     def _log(self, handles: tuple[SnapshotHandle, ...]) -> None:
         epoch, watermark_ms = self.committed + 1, self.clock.watermark_ms
-        metadata = {"state": to_note(handles), _WATERMARK: watermark_ms}
+        of_epoch = {"state": to_note(handles), _WATERMARK: watermark_ms}
+        metadata = {**batch_metadata(0), **of_epoch}
         self.checkpoint.offsets.add(epoch, OffsetEntry((epoch,), metadata))
         self._purge.note(epoch, handles)
         self.checkpoint.commits.add(epoch, CommitEntry(watermark_ms, generation=self._generation))
