@@ -18,7 +18,12 @@ def is_since(expr: Expr, *firsts: str) -> bool:
     :param firsts: the first releases that have it, one of each line, e.g. ``("4.2.1", "4.3.0")``:
         later lines than the last one have it as well, other ones do not.
     """
-    version = _numbers(str(expr.params[SPARK_VERSION]))
+    return has(str(expr.params[SPARK_VERSION]), *firsts)
+
+
+def has(release: str, *firsts: str) -> bool:
+    """Whether a release has a change; see :func:`is_since`."""
+    version = _numbers(release)
     known = [_numbers(first) for first in firsts]
     return version >= known[-1] or any(
         version[:2] == first[:2] and version >= first for first in known

@@ -112,6 +112,7 @@ def static_join(
     problems: list[str],
     *,
     null_aware: bool = True,
+    signed_zeros: bool = False,
 ) -> tuple[list[Filter], StaticJoin]:
     """The steps for a condition over the stream's ``width`` columns and the table's behind them.
 
@@ -120,6 +121,7 @@ def static_join(
 
     :param null_aware: whether Spark looks up ``NOT IN`` in a hash table
         (``spark.sql.optimizeNullAwareAntiJoin``).
+    :param signed_zeros: whether it tells 0.0 from -0.0 there, as releases before 4.2.1 do.
     """
     guards: list[Filter] = []
     parts: list[Expr] = []
@@ -140,7 +142,7 @@ def static_join(
         if found is not None:
             guard, equality = found
             guards.append(guard)
-            parts, by_bits = [equality], True
+            parts, by_bits = [equality], signed_zeros
     keys: list[Expr] = []
     table_keys: list[pa.Array] = []
     null_safe: list[bool] = []
@@ -167,7 +169,6 @@ def _not_in(
 ) -> tuple[Filter, Expr] | None:
     """``x NOT IN (table)``, of which Spark makes ``a = b OR (a = b) IS NULL``, without a look at
     each pair: a filter in front of an anti join, and its condition. NULL is as good as a match.
-    Spark's hash table for it has keys by their bits.
 
     Source: Spark's ``ExtractSingleColumnNullAwareAntiJoin``, ``BroadcastHashJoinExec``.
     """

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engine.expressions.releases import has
 from engine.expressions.tree import Expr
 from engine.expressions.types import has_variant
 from engine.pipeline.optimizer import columns_at
@@ -293,7 +294,14 @@ class Walk:
             condition = scope.reader(both).read(conditions[0], in_place=True)
         null_aware = scope.spark.conf.get("spark.sql.optimizeNullAwareAntiJoin") == "true"
         guards, step = static_join(
-            kind, condition, table, width, scope.context, scope.problems, null_aware=null_aware
+            kind,
+            condition,
+            table,
+            width,
+            scope.context,
+            scope.problems,
+            null_aware=null_aware,
+            signed_zeros=not has(scope.spark.version, "4.2.1", "4.3.0"),
         )
         shown = "" if condition is None else f" ON {conditions[0].sql()}"
         for guard in guards:

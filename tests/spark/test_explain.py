@@ -126,7 +126,7 @@ def test_a_sink_that_spark_does_not_know_is_told(spark: SparkSession) -> None:
     writer = write_stream(rate(spark)).trigger(availableNow=True)
     with pytest.raises(ConfigError, match="data source: nosuch"):
         explain_query(writer.format("nosuch"))
-    writer.option("checkpointLocation", "unused")
+    writer.option("checkpointLocation", "unused").option("path", "unused").queryName("named")
     for known in ("parquet", "memory", "console", "noop"):
         assert explain_query(writer.format(known)).data["sink"] == known
     assert explain_query(writer.foreach(print)).data["sink"] == "foreach"

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import udf
 
 from engine import register, replay_epoch, write_stream
-from engine.errors import ConfigError, OffsetOutOfRangeError
+from engine.errors import ConfigError, SourceError
 from engine.query.handle import ContinuousQuery
 from tests.connectors.kafka.topics import Topic
 from tests.faults.roads.kafka_topics import all_of
@@ -166,5 +166,5 @@ def test_an_epoch_is_replayed_as_long_as_its_records_are_there(
     assert query.drain(WAIT_S)
     assert {path: path.read_bytes() for path in before} == before
     topic.expire([10, 10])
-    with pytest.raises(OffsetOutOfRangeError, match="are gone"):
+    with pytest.raises(SourceError, match=f"Epoch {epoch} .* cannot be run again: .* are gone"):
         replay_epoch(str(tmp_path / "checkpoint"), epoch, writer())
