@@ -209,7 +209,7 @@ def test_restarts_are_counted_through_retries(
 ) -> None:
     spec["conf"] = {"stand_in": "fail"}
     for _ in range(2):
-        with pytest.raises(QueryFailedError, match="after 1 restarts"):
+        with pytest.raises(QueryFailedError, match="after 1 restart by"):
             supervise(restarts=1).execute(context)
         context["ti"].try_number = 2
 

@@ -242,7 +242,7 @@ def test_what_is_found_is_shown_while_the_search_goes_on(
 
     async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: [row[:3] for row in shown(pilot)] == [ORDERS_ROW], "the first")
-        told = "Looking for queries: 3 folders looked at, 1 queries found so far."
+        told = "Looking for queries: 3 folders looked at, 1 query found so far."
         await until(pilot, lambda: told in label(pilot, "message"), "how far it has come")
         held.set()
         await until(pilot, lambda: [row[0] for row in shown(pilot)] == ["clicks", "orders"], "all")
