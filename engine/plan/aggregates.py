@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject, is_instance_of
@@ -105,14 +105,15 @@ class Inputs:
 class FunctionReader:
     """Reads the aggregate functions of one node.
 
-    :param parameters: of a function's constructor, those that are no expressions.
+    :param parameters: of a function's constructor, those that are no expressions, and the settings
+        that it reads.
     :param problems: gets what cannot be folded.
     """
 
     def __init__(
         self,
         gateway: Any,
-        parameters: Callable[[JavaObject], dict[str, Any]],
+        parameters: Callable[[JavaObject, Collection[str]], dict[str, Any]],
         problems: list[str],
     ) -> None:
         self._gateway = gateway
@@ -139,7 +140,8 @@ class FunctionReader:
         kind = simple_name(function)
         if kind == "Count":  # a constant is there in every row
             parts = [part for part in parts if part.op != "Literal" or part.params["value"] is None]
-        params = self._parameters(function)
+        known = FUNCTIONS.get(kind)
+        params = self._parameters(function, known.reads if known else ())
         if kind == _APPROXIMATE:
             params |= self._corrections(params["relative_sd"])
         if kind == "ListAgg":

@@ -28,7 +28,7 @@ What is different on purpose:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -226,14 +226,18 @@ class ExpressionReader:
         made = Expr(op, children, dtype, _nullable(node), params)
         return decided_by_clock(self._gateway, made, node, _can_fail)
 
-    def parameters(self, node: JavaObject) -> dict[str, Any]:
+    def parameters(self, node: JavaObject, reads: Collection[str] = ()) -> dict[str, Any]:
         """Constructor arguments that are no expressions, by name; without those that are not
-        set."""
-        return {
+        set. And the settings among what is read."""
+        given = {
             parameter_name(name): self._plain(value)
             for name, value in constructor_parts(node)
             if self._says_something(value)
         }
+        return given | self._settings_in(reads)
+
+    def _settings_in(self, reads: Collection[str]) -> dict[str, Any]:
+        return {key: self._settings.value(key) for key in reads if "." in key}
 
     def _of(self, node: JavaObject, *names: str) -> dict[str, Any]:
         """Constructor arguments by name; None for what the node does not have."""
@@ -408,9 +412,7 @@ class ExpressionReader:
             elif name not in DERIVED and self._says_something(value):
                 told = self._plain(value)
                 obstacles.append(f"{op} does not look at {name}, which is {told!r} here")
-        for key in kernel.reads:
-            if "." in key:
-                params[key] = self._settings.value(key)
+        params |= self._settings_in(kernel.reads)
         for key in kernel.presumes:
             if (value := self._settings.other_than_default(key)) is not None:
                 told = f"{op} does not look at {key}, which is {value} in this session"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.expressions.types import schema_from_spark
 from engine.pipeline.stateful import Aggregate
@@ -175,7 +176,7 @@ def folded(what: Aggregate, rows: pa.Table) -> list[Any]:
 def with_tables(spark: SparkSession, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the planner reads from Spark's class."""
     if "relative_sd" not in params:
-        return params
+        return {**params, SPARK_VERSION: spark.version}
     assert spark._jvm is not None
     helper = spark._jvm.org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper
     place = register_bits(params["relative_sd"]) - 4

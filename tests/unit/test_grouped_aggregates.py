@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from engine.errors import TransformError
 from engine.expressions.decimals import EXACT
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.fold import Fold
@@ -30,6 +31,7 @@ from engine.state.aggregates.functions import FUNCTIONS, fold_of, state_fields, 
 SLOTS = 4
 Rows = list[tuple[int, tuple[Any, ...]]]
 LONG, DOUBLE = pa.int64(), pa.float64()
+OLD_SPARK, NEW_SPARK = {SPARK_VERSION: "4.2.1"}, {SPARK_VERSION: "4.3.0"}
 MONEY = pa.decimal128(12, 2)
 PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
 
@@ -274,7 +276,12 @@ CASES: dict[str, tuple[Aggregate, list[st.SearchStrategy[Any]], Model]] = {
         ),
     ),
     "median": (
-        Aggregate("Percentile", (column(LONG), literal(0.5, DOUBLE), literal(1, LONG)), DOUBLE),
+        Aggregate(
+            "Percentile",
+            (column(LONG), literal(0.5, DOUBLE), literal(1, LONG)),
+            DOUBLE,
+            params=OLD_SPARK,
+        ),
         [small, st.none(), st.none()],
         lambda rows: some(lambda v: float(statistics.median(v)))([row[:1] for row in rows]),
     ),
@@ -428,7 +435,7 @@ def test_percentiles() -> None:
         dtype = list_of(DOUBLE) if is_list else DOUBLE
         percentage = literal(wanted, pa.list_(DOUBLE) if is_list else DOUBLE)
         arguments = (column(LONG), percentage, column(LONG, 2))
-        what = Aggregate("Percentile", arguments, dtype, params=params)
+        what = Aggregate("Percentile", arguments, dtype, params={**OLD_SPARK, **params})
         fold = folded(what, [[(1, (value, None, count)) for value, count in rows]])
         return results(fold)[:2]
 
@@ -436,6 +443,8 @@ def test_percentiles() -> None:
     assert percentile([0.1, 0.5, 0.99], once) == [None, [1.8, 5.0, 8.92]]
     assert percentile(0.3, [(1, 2), (5, 1), (9, 0)]) == [None, 1.0]
     assert percentile(0.25, once, reverse=True) == [None, 7.0]
+    assert percentile(0.3, [(1, 1), (2, 1)]) == [None, 1.2999999999999998]
+    assert percentile(0.3, [(1, 1), (2, 1)], **NEW_SPARK) == [None, 1.3]
     with pytest.raises(TransformError, match="NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION"):
         percentile(0.3, [(1, -2)])
 

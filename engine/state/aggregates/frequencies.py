@@ -17,6 +17,7 @@ from engine.expressions.casts.rules import Casting, converter
 from engine.expressions.datum import constant_value
 from engine.expressions.lists import Lists, entries
 from engine.expressions.logic.ranks import normalized, ranks
+from engine.expressions.releases import SPARK_VERSION, has
 from engine.expressions.row_context import taken
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.bags import Bags
@@ -77,7 +78,8 @@ class Mode(_Frequencies):
 
 
 class Percentile(_Frequencies):
-    """Exactly, interpolated between the two values beside the position. Spark tells 0.0 from -0.0,
+    """Exactly, interpolated between the two values beside the position, which since Spark 4.3 can
+    end in another digit. Spark tells 0.0 from -0.0,
     in an order that is that of its hash table; this does not."""
 
     def __init__(self, aggregate: Aggregate) -> None:
@@ -120,7 +122,11 @@ class Percentile(_Frequencies):
         before, behind = (groups.index(each.astype(np.int64) + 1) for each in (low, high))
         lower, higher = groups.values[before], groups.values[behind]
         with np.errstate(all="ignore"):
-            between = (high - position) * lower + (position - low) * higher
+            between = (
+                lower + (position - low) * (higher - lower)
+                if has(self.aggregate.params[SPARK_VERSION], "4.3.0")
+                else (high - position) * lower + (position - low) * higher
+            )
         return np.where(before == behind, lower, between)
 
 

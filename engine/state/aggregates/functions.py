@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from engine.expressions.datum import constant
 from engine.expressions.logic.ranks import is_orderable
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.types import has_variant, is_integral, sql_name
 from engine.pipeline.stateful import Aggregate
 from engine.state.aggregates.averages import Average
@@ -44,7 +45,7 @@ class Function:
     :param make: its states.
     :param refusal: why an aggregate with these arguments cannot be folded, or None.
     :param reads: which constructor parameters of Spark's class it heeds, beyond its children, under
-        their snake-case names; they are in the aggregate's ``params``.
+        their snake-case names, and which settings; they are in the aggregate's ``params``.
     """
 
     make: Callable[[Aggregate], Fold]
@@ -200,7 +201,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "CollectSet": Function(Collect, _types(_no_map), ("ignore_nulls",)),
     "ListAgg": Function(JoinedTexts, _joined_texts, ("descending",)),
     "Mode": Function(Mode, _types(_has_order), ("reverse_opt",)),
-    "Percentile": Function(Percentile, _percentile, ("reverse",)),
+    "Percentile": Function(Percentile, _percentile, ("reverse", SPARK_VERSION)),
     "PercentileDisc": Function(
         DiscretePercentile, _discrete_percentile, ("reverse", "legacy_calculation")
     ),
