@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import threading
@@ -288,12 +289,22 @@ def test_who_waits_for_a_turn_is_not_silent(
     """Two are looked at at the same time, each for three seconds."""
     for number in range(6):
         made(tmp_path / f"{number}")
-    clock, whole, turns = ManualClock(), looks.look, threading.Semaphore(0)
+    clock, whole = ManualClock(), looks.look
+    numbers, changed, allowed = itertools.count(), threading.Condition(), 0
     monkeypatch.setattr(looks, "AT_ONCE", 2)
 
     def slow(location: str) -> QueryLook:
-        turns.acquire()
+        number = next(numbers)
+        with changed:
+            changed.wait_for(lambda: number < allowed)
         return whole(location)
+
+    def allow(looks_in_all: int) -> None:
+        """In the order in which they began: one that ends must not overtake another."""
+        nonlocal allowed
+        with changed:
+            allowed = looks_in_all
+            changed.notify_all()
 
     monkeypatch.setattr(looks, "look", slow)
     seen = Looks([str(tmp_path)], clock)
@@ -305,13 +316,13 @@ def test_who_waits_for_a_turn_is_not_silent(
 
     for expected in (2, 4):
         clock.advance(3.0)
-        turns.release(2)
+        allow(expected)
         wait_until(lambda expected=expected: answered() == expected, "two more", WAIT_S)
         assert "NO ANSWER" not in [each.state for each in seen.refresh(0.0)]
     clock.advance(looks.STALE_S)
     states = [each.state for each in seen.refresh(0.0)]
     assert states.count("NO ANSWER") >= 2, "now nobody answers"
-    turns.release(1000)
+    allow(1000)
 
 
 def test_a_summary_with_wrong_values_is_shown_without_them(tmp_path: Path) -> None:
