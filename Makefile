@@ -34,7 +34,7 @@ test-spark: install ## the tests on a real Spark
 test-matrix: install ## import, doctor and unit tiers on Airflow 3.1, 3.2 and 3.3, on Python 3.10, 3.11 and 3.13
 	scripts/test_matrix.sh
 
-test-spark-matrix: install ## contracts, ends of types and random trees of expressions on Spark 4.1 and 4.3; TREES=5000 SEED=1
+test-spark-matrix: install ## the tests on Spark, ends of types and random trees of expressions, on Spark 4.1 and 4.3; an hour; TREES=5000 SEED=1
 	scripts/test_spark_matrix.sh
 
 parity: install ## every expression beside Spark over a million generated values; writes docs/expressions.md

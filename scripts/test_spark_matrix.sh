@@ -1,8 +1,9 @@
 #!/bin/sh
-# Contracts, the ends of types, and random trees of expressions on the releases of Spark beside that
-# of uv.lock, in environments of their own below .matrix: made with the newest packages that fit, and
-# kept until `make clean`. Arguments choose: scripts/test_spark_matrix.sh 4.1. TREES and SEED say which
-# trees. What was compared is added to tests/parity/releases.json.
+# The tests on a real Spark, the ends of types, and random trees of expressions on the releases of
+# Spark beside that of uv.lock, half an hour each: in environments of their own below .matrix, made
+# with the newest packages that fit and kept until `make clean`. Arguments choose:
+# scripts/test_spark_matrix.sh 4.1. TREES and SEED say which trees. What was compared is added to
+# tests/parity/releases.json.
 set -u
 cd "$(dirname "$0")/.."
 uv=$(scripts/find_uv.sh .venv/bin/python) || exit 1
@@ -11,8 +12,8 @@ export UV_PYTHON_DOWNLOADS=never
 [ $# -gt 0 ] || set -- 4.1 4.3
 
 # What the tests import, and what expressions need; the tools for formatting and types stay out.
-tools="pytest hypothesis requests psutil"
-extras=engine,tls,sketches,registry,kafka
+tools="pytest pytest-xdist hypothesis requests psutil"
+extras=engine,tls,sketches,registry,kafka,prometheus
 summary=""
 failed=0
 for release do
@@ -25,7 +26,7 @@ for release do
             "pyspark==$release.*" $tools &&
         # Old versions warn of themselves: those warnings are not ours.
         "$folder/bin/python" -m pytest -q -p no:cacheprovider -o filterwarnings=default \
-            tests/parity/test_contracts.py tests/spark/test_contracts.py \
+            -n 2 --dist loadfile tests/spark tests/parity/test_contracts.py \
             tests/parity/test_between_releases.py tests/parity/test_edges_of_*.py &&
         "$folder/bin/python" -m tests.parity.invented \
             --trees "${TREES:-5000}" --seed "${SEED:-1}" --record
