@@ -153,9 +153,9 @@ def rewind(
         clock=clock,
     )
     try:
-        _bind(checkpoint, lease, offer)
+        bind(checkpoint, lease, offer)
         if finish_rewind(checkpoint, lease, offer):
-            _bind(checkpoint, lease, offer)
+            bind(checkpoint, lease, offer)
         pin = check()
         committed = checkpoint.committed_epoch()
         earlier = read_rewound(checkpoint.storage)
@@ -188,7 +188,8 @@ def rewind(
     )
 
 
-def _bind(checkpoint: CheckpointFolder, lease: Lease, sink: RewindableSink) -> None:
+def bind(checkpoint: CheckpointFolder, lease: Lease, sink: RewindableSink) -> None:
+    """Tell a sink that wants to know whose epochs it has, as the run that holds the lease."""
     if sink.bind is not None:
         sink.bind(sink_context(checkpoint, lease))
 

@@ -22,7 +22,8 @@ from engine.base.clock import Clock, SystemClock
 from engine.checkpoint.checkpoint import Checkpoint
 from engine.checkpoint.lease import Lease, LeaseRecord
 from engine.checkpoint.query_state import QueryState
-from engine.checkpoint.rewind import finish_rewind
+from engine.checkpoint.rewind import bind, finish_rewind, read_intent
+from engine.checkpoint.rewindable import RewindableSink
 from engine.coordinator.events import DrainAsked, RunFailed
 from engine.errors import ContinuousError, StaleRunError
 from engine.execution.ending import EndEvent
@@ -110,7 +111,7 @@ class SparkExecution:
         self._keeper = LeaseKeeper(self._lease, checkpoint, self.tell, self._clock)
         self._keeper.start(self._look)
         try:
-            finish_rewind(checkpoint, self._lease, recorded_sink(checkpoint))
+            self._finish_rewind()
             query = start_query()
         except BaseException as exc:
             self._release(exc)
@@ -125,6 +126,12 @@ class SparkExecution:
         if asked is not None:
             self._end(query, asked)
         return query
+
+    def _finish_rewind(self) -> None:
+        if read_intent(self.checkpoint) is not None:
+            sink = RewindableSink.of(recorded_sink(self.checkpoint))
+            bind(self.checkpoint, self._lease, sink)
+            finish_rewind(self.checkpoint, self._lease, sink)
 
     # -- running --------------------------------------------------------------------------------
 

@@ -11,11 +11,16 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.checkpoint.checkpoint import Checkpoint
+from engine.checkpoint.rewind import read_intent
 from engine.commands.command_line import main
 from engine.query.handle import ContinuousQuery
 from engine.query.writer import write_stream
+from engine.sinks.delta.table_log import DeltaLog
+from engine.spark.drains import finish_batch
+from engine.spark.supervised import SparkExecution
 from tests.spark.rates import await_read
 
 pytestmark = pytest.mark.spark
@@ -68,3 +73,32 @@ def test_a_table_is_written_taken_back_and_given_columns(
     query.drain(WAIT_S)
     assert values(tmp_path) == committed(tmp_path)
     assert "timestamp" in DeltaTable(str(tmp_path / "table")).schema().to_arrow().names
+
+
+def test_a_rewind_that_was_interrupted_is_finished_before_spark_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink is the one that the checkpoint tells; Spark's own may be another."""
+    query = start(spark, tmp_path)
+    assert query.awaitEpoch(3, WAIT_S)
+    await_read(query)
+    query.drain(WAIT_S)
+    checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
+
+    def killed(*_: object) -> None:
+        raise OSError("power is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "remove", killed)
+        assert main(["rewind", checkpoint.url, "--to-epoch", "1"]) == 1
+    assert read_intent(checkpoint) is not None
+    before = values(tmp_path)
+
+    def start_query() -> StreamingQuery:
+        assert read_intent(checkpoint) is None
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SparkExecution(checkpoint, finish_batch).start(start_query)
+    assert checkpoint.committed_epoch() == 1
+    assert values(tmp_path) == committed(tmp_path) != before
