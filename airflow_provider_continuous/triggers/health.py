@@ -127,10 +127,11 @@ class QueryHealthTrigger(CheckpointTrigger):
             doing = f" ({status.message})" if status.message else ""
             found.append(f"the query is {status.state}{doing}")
         age_s = figures["commit_age_s"]
-        if age_s is None or age_s > self.stalled_after_s:
-            found.append(
-                "nothing is committed" if age_s is None else f"the last commit is {age_s:.0f} s ago"
-            )
+        if age_s is None:
+            found.append("nothing is committed")
+        elif age_s > self.stalled_after_s:
+            last = "last commit is" if status.epoch >= 0 else "first commit is missing, it began"
+            found.append(f"the {last} {age_s:.0f} s ago")
         latency_s = figures["latency_s"]
         if self.latency_max_s is not None and (latency_s or 0.0) > self.latency_max_s:
             found.append(f"records take {latency_s:g} s (p99)")

@@ -268,3 +268,11 @@ def test_a_query_of_spark_alone_reports_no_latencies(
     live.checkpoint.commits.add(0, CommitEntry())
     with pytest.raises(AirflowFailException, match="reports no latencies"):
         sensor(latency_max=0.5, mode="poke").execute(context)
+
+
+def test_a_query_that_has_committed_nothing(
+    live: LiveCheckpoint, sensor: Sensor, context: Any
+) -> None:
+    live.hold()
+    with pytest.raises(AirflowFailException, match="the first commit is missing, it began 0 s ago"):
+        sensor(unhealthy_for=0, stalled_after=1e-6).execute(context)

@@ -87,6 +87,7 @@ def literal_keys(path: str, function: str) -> set[str]:
         ("An epoch", "engine/commands/epoch_rows.py", "epoch_rows"),
         ("Overview", "airflow_provider_continuous/view/overview.py", "to_dict"),
         ("Status", "engine/query/handle.py", "status"),
+        ("List of queries", "engine/commands/terminal/looks.py", "to_dict"),
     ],
 )
 def test_what_a_function_writes_down(part: str, path: str, function: str) -> None:

@@ -67,6 +67,7 @@ class QueryLook:
             "lag": self.lag,
             "latency_p99_ms": self.p99_ms,
             "error": self.error,
+            "error_class": None if status is None else status.error_class,
         }
 
 
