@@ -404,9 +404,9 @@ class FilesRun(HandedRun[FoundFile]):
             self._new.append(file)
         if old:
             logger.warning(
-                "%d files in %s are not read: they are older than option maxFileAge allows",
-                old,
+                "what is older in %s than option maxFileAge allows is not read: files: %d",
                 self._options.root,
+                old,
             )
         if not self._has_looked:  # the first look finds all that is there
             self._old, self._has_looked = were_read, True
