@@ -9,11 +9,20 @@ objects for that, earlier versions read a stream::
       int commands in the chain, and for each of them: int length, pickle of (function, type)
       [long result id]
 
+and of a table function::
+
+    int arguments, and for each of them: as above
+    int columns of PARTITION BY
+    bool analyzed [, int length, pickle of what ``analyze`` has returned]
+    int length, pickle of the class
+    int length, JSON of the type of a row
+    int length, UTF-8 name
+
 :data:`_VERSIONS` has what differs: in PySpark 4.1 the stream begins with the settings, arguments of
 functions over whole batches have no names, and there is no result id.
 
-Source: Spark's ``PythonUDFRunner.writeUDFs``, ``pyspark.worker.read_udfs`` and, since 4.3,
-``pyspark.worker_message``.
+Source: Spark's ``PythonUDFRunner.writeUDFs`` and ``PythonUDTFRunner``, ``pyspark.worker`` with
+``read_udfs`` and ``read_udtf``, and since 4.3 ``pyspark.worker_message``.
 """
 
 from __future__ import annotations
@@ -35,8 +44,8 @@ from engine.pipeline.pipeline import PythonFunction
 
 _BATCHED, _ARROW_BATCHED, _MAP_PANDAS, _MAP_ARROW, _GROUP_STATE = 100, 101, 205, 207, 208
 """``PythonEvalType``."""
-_TABLE_FUNCTIONS = ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf")
-"""The parameters of ``read_udtf`` in PySpark 4.2."""
+_ARROW_TABLE = 301
+"""Of a table function whose values travel as Arrow."""
 _START_ARROW_STREAM = 4
 """So many bytes announce a stream of Arrow batches that a worker sends."""
 
@@ -53,7 +62,17 @@ def unknown_version() -> str | None:
 def _parameters() -> tuple[str, ...]:
     from pyspark import worker
 
-    return tuple(inspect.signature(worker.read_udfs).parameters)
+    readers = worker.read_udfs, worker.read_udtf
+    return tuple(",".join(inspect.signature(reader).parameters) for reader in readers)
+
+
+def _version() -> _Version:
+    """To be called on the executor."""
+    if reason := unknown_version():
+        raise ConfigError(
+            f"{reason}, on {socket.gethostname()}.", hint="Install the driver's version there."
+        )
+    return _VERSIONS[_parameters()]
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,18 @@ class _Task:
     functions: Sequence[PythonFunction]
     conf: Mapping[str, str]
     input_type: str  # JSON; of a function with state the type of that
+    result_type: str = ""  # JSON; of the rows of a table function
+
+
+@dataclass(frozen=True)
+class _Version:
+    """From what a worker is told to the arguments of its readers that come behind the first.
+
+    :ivar functions: of ``read_udfs``; ``table_function`` is of ``read_udtf``.
+    """
+
+    functions: Callable[[_Task], tuple[Any, ...]]
+    table_function: Callable[[_Task], tuple[Any, ...]]
 
 
 def load(
@@ -90,16 +121,13 @@ def load(
         state, that of the state.
     :raises ConfigError: the executor's PySpark is none that is known.
     """
-    if reason := unknown_version():
-        raise ConfigError(
-            f"{reason}, on {socket.gethostname()}.", hint="Install the driver's version there."
-        )
+    version = _version()
     from pyspark import worker
     from pyspark.worker_util import pickleSer
 
     read: Any = worker.read_udfs  # which is not annotated
     task = _Task(eval_type, functions, conf, json.dumps(input_type))
-    function, _, deserializer, serializer = read(pickleSer, *_VERSIONS[_parameters()](task))
+    function, _, deserializer, serializer = read(pickleSer, *version.functions(task))
     return Worker(lambda batches: iter(function(0, batches)), deserializer, serializer)
 
 
@@ -111,16 +139,6 @@ def unpickled(function: PythonFunction) -> tuple[Any, Any]:
     loads: Any = pickleSer.loads  # which is not annotated
     call, returned = loads(command)
     return call, returned
-
-
-def no_table_functions() -> str | None:
-    """Why this PySpark's worker code cannot run table functions, None if it can."""
-    import pyspark
-    from pyspark import worker
-
-    if tuple(inspect.signature(worker.read_udtf).parameters) == _TABLE_FUNCTIONS:
-        return None
-    return f"Python table functions need PySpark 4.2; this is {pyspark.__version__}"
 
 
 def load_table_function(
@@ -135,31 +153,13 @@ def load_table_function(
     :param input_type: see :func:`load`; ``result_type`` is that of the rows that it makes.
     :raises ConfigError: the executor's PySpark is none that is known.
     """
-    if reason := no_table_functions():
-        raise ConfigError(
-            f"{reason}, on {socket.gethostname()}.", hint="Install the driver's version there."
-        )
+    version = _version()
     from pyspark import worker
     from pyspark.worker_util import pickleSer
 
-    (command,) = function.commands
-    analyzed = function.analyzed
-    parts = [
-        _written_arguments(function, named=True),
-        _int(0),  # columns of PARTITION BY
-        b"\0" if analyzed is None else b"\1" + _int(len(analyzed)) + analyzed,
-        _int(len(command)) + command,
-        _text(json.dumps(result_type)),
-        _text(function.name),
-    ]
     read: Any = worker.read_udtf  # which is not annotated
-    mapper, _, deserializer, serializer = read(
-        pickleSer,
-        io.BytesIO(b"".join(parts)),
-        eval_type,
-        worker.RunnerConf(io.BytesIO(_written_conf(conf))),
-        worker.EvalConf(io.BytesIO(_written_conf({"input_type": json.dumps(input_type)}))),
-    )
+    task = _Task(eval_type, [function], conf, json.dumps(input_type), json.dumps(result_type))
+    mapper, _, deserializer, serializer = read(pickleSer, *version.table_function(task))
     return Worker(lambda rows: iter(mapper(0, rows)), deserializer, serializer)
 
 
@@ -178,44 +178,87 @@ def _for_4_1(task: _Task) -> tuple[Any, ...]:
     return io.BytesIO(b"".join(parts)), task.eval_type
 
 
+def _table_function_for_4_1(task: _Task) -> tuple[Any, ...]:
+    parts = []
+    if task.eval_type == _ARROW_TABLE:
+        parts += [_written_conf(task.conf), _text(task.input_type)]
+    parts.append(_written_table_function(task))
+    return io.BytesIO(b"".join(parts)), task.eval_type
+
+
 def _for_4_2(task: _Task) -> tuple[Any, ...]:
+    written = _written(task.functions, named=True, identified=True)
+    return io.BytesIO(written), task.eval_type, *_conf_for_4_2(task)
+
+
+def _table_function_for_4_2(task: _Task) -> tuple[Any, ...]:
+    return io.BytesIO(_written_table_function(task)), task.eval_type, *_conf_for_4_2(task)
+
+
+def _conf_for_4_2(task: _Task) -> tuple[Any, Any]:
     from pyspark import worker
 
     return (
-        io.BytesIO(_written(task.functions, named=True, identified=True)),
-        task.eval_type,
         worker.RunnerConf(io.BytesIO(_written_conf(task.conf))),
         worker.EvalConf(io.BytesIO(_written_conf({"input_type": task.input_type}))),
     )
 
 
 def _for_4_3(task: _Task) -> tuple[Any, ...]:
+    message: Any = import_module("pyspark.worker_message")  # which 4.2 does not have
+    described = [
+        message.UDFInfo(
+            udfs=[memoryview(command) for command in function.commands],
+            result_id=number,
+            **_arguments_for_4_3(function),
+        )
+        for number, function in enumerate(task.functions)
+    ]
+    return described, task.eval_type, *_conf_for_4_3(task)
+
+
+def _table_function_for_4_3(task: _Task) -> tuple[Any, ...]:
+    message: Any = import_module("pyspark.worker_message")
+    (function,) = task.functions
+    (command,) = function.commands
+    described = message.UDTFInfo(
+        partition_child_indexes=[],
+        pickled_analyze_result=None if function.analyzed is None else memoryview(function.analyzed),
+        handler=memoryview(command),
+        return_type=task.result_type,
+        name=function.name,
+        **_arguments_for_4_3(function),
+    )
+    return described, task.eval_type, *_conf_for_4_3(task)
+
+
+def _arguments_for_4_3(function: PythonFunction) -> dict[str, Any]:
+    arguments = list(zip(function.keywords, function.arguments, strict=True))
+    return {
+        "args": [position for keyword, position in arguments if keyword is None],
+        "kwargs": {keyword: position for keyword, position in arguments if keyword},
+    }
+
+
+def _conf_for_4_3(task: _Task) -> tuple[Any, Any]:
     from pyspark import worker
 
-    message: Any = import_module("pyspark.worker_message")  # which 4.2 does not have
-    described = []
-    for number, function in enumerate(task.functions):
-        arguments = list(zip(function.keywords, function.arguments, strict=True))
-        described.append(
-            message.UDFInfo(
-                udfs=[memoryview(command) for command in function.commands],
-                args=[position for keyword, position in arguments if keyword is None],
-                kwargs={keyword: position for keyword, position in arguments if keyword},
-                result_id=number,
-            )
-        )
     runner_conf: Any = worker.RunnerConf
     eval_conf: Any = worker.EvalConf
-    conf = runner_conf(dict(task.conf)), eval_conf({"input_type": task.input_type})
-    return described, task.eval_type, *conf
+    return runner_conf(dict(task.conf)), eval_conf({"input_type": task.input_type})
 
 
-_VERSIONS: Mapping[tuple[str, ...], Callable[[_Task], tuple[Any, ...]]] = {
-    ("pickleSer", "infile", "eval_type"): _for_4_1,
-    ("pickleSer", "infile", "eval_type", "runner_conf", "eval_conf"): _for_4_2,
-    ("pickleSer", "udf_info_list", "eval_type", "runner_conf", "eval_conf"): _for_4_3,
+_VERSIONS: Mapping[tuple[str, ...], _Version] = {
+    ("pickleSer,infile,eval_type",) * 2: _Version(_for_4_1, _table_function_for_4_1),
+    ("pickleSer,infile,eval_type,runner_conf,eval_conf",) * 2: _Version(
+        _for_4_2, _table_function_for_4_2
+    ),
+    (
+        "pickleSer,udf_info_list,eval_type,runner_conf,eval_conf",
+        "pickleSer,udtf_info,eval_type,runner_conf,eval_conf",
+    ): _Version(_for_4_3, _table_function_for_4_3),
 }
-"""From the parameters of ``read_udfs``, which tell the versions apart, to its arguments."""
+"""By the parameters of ``read_udfs`` and ``read_udtf``, which tell the versions apart."""
 
 
 # -- broadcasts and bytes ---------------------------------------------------------------------
@@ -249,6 +292,21 @@ def _written_arguments(function: PythonFunction, *, named: bool) -> bytes:
         parts.append(_int(position))
         if named:
             parts.append(b"\0" if keyword is None else b"\1" + _text(keyword))
+    return b"".join(parts)
+
+
+def _written_table_function(task: _Task) -> bytes:
+    (function,) = task.functions
+    (command,) = function.commands
+    analyzed = function.analyzed
+    parts = [
+        _written_arguments(function, named=True),
+        _int(0),  # columns of PARTITION BY
+        b"\0" if analyzed is None else b"\1" + _int(len(analyzed)) + analyzed,
+        _int(len(command)) + command,
+        _text(task.result_type),
+        _text(function.name),
+    ]
     return b"".join(parts)
 
 

@@ -71,10 +71,18 @@ def start_table_function(step: EvalPython) -> BatchStream:
     return lambda batches: blamed(stream(batches), function.name)
 
 
-def _lists(results: Sequence[tuple[pa.RecordBatch, Any]], dtype: pa.DataType) -> pa.Array:
-    """:param results: for each row a batch of what was made of it, and its type."""
+def _lists(results: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """:param results: for each row what was made of it."""
+    batches = [_batch(result) for result in results]
     fields = pa.schema(list(dtype.value_type))
-    offsets = np.cumsum([0, *(batch.num_rows for batch, _ in results)])
-    rows = labelled(pa.concat_batches([batch for batch, _ in results]), fields)
+    offsets = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    rows = labelled(pa.concat_batches(batches), fields)
     structs = pa.StructArray.from_arrays(rows.columns, fields=list(fields))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs, type=dtype)
+
+
+def _batch(result: Any) -> pa.RecordBatch:
+    """Of a batch and its type; since PySpark 4.3, of a batch whose only column has structs."""
+    if isinstance(result, pa.RecordBatch):
+        return pa.RecordBatch.from_struct_array(result.column(0))
+    return result[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from engine.errors import ConfigError
-from engine.functions.pyspark_worker import no_table_functions
+from engine.functions.pyspark_worker import unknown_version
 from engine.functions.table_functions import IN_ARROW, PICKLED, start_table_function
 from engine.pipeline.pipeline import EvalPython, PythonFunction
 from engine.plan.aggregates import Read
@@ -75,7 +75,7 @@ def table_function_step(
 
 def _refusals(spark: SparkSession, node: Any) -> list[str]:
     reasons = []
-    if reason := no_table_functions():
+    if reason := unknown_version():
         reasons.append(reason)
     if node.evalType() not in (PICKLED, IN_ARROW):
         reasons.append("those over Arrow's own arrays (arrow_udtf) are not supported")

@@ -53,7 +53,7 @@ is new. How a function is added: [adding a function](adding-a-function.md).
   would only fail to compute, such as `array(1, 2)[5]` in ANSI mode, is what it is without
   constants: NULL. Spark fails before it begins.
 - A NULL that `aggregate()` makes inside of a struct whose start value has no NULL there is an error
-  here. Spark reads what is not there (a 0, say).
+  here before Spark 4.3, which knows of it. Earlier Spark reads what is not there (a 0, say).
 
 `rand()`, `randn()`, `randstr()`, `uniform()`, `shuffle()` and `uuid()` run as well. With a seed
 (not `uuid()`) a task begins with the values of the same partition of a Spark batch and goes on with

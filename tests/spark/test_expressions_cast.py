@@ -136,6 +136,19 @@ def test_texts_to_numbers(spark: SparkSession) -> None:
     assert_parity(spark, values, casts([*_NUMBERS, *_DECIMALS, "boolean"]))
 
 
+def test_zeros_with_large_exponents(spark: SparkSession) -> None:
+    texts = ["0e50", "-0e60", "0.0e40", "00e38", "0e37", "٠e50", "0e-50", "0e2147483648", "1e39"]
+    in_variants = "parse_json(concat('\"', a, '\"'))"
+    expressions = [
+        *casts(["decimal(10,2)", "decimal(38,0)"]),
+        "cast(array(a) as array<decimal(38,38)>)",
+        f"cast({in_variants} as decimal(10,2))",
+        f"try_cast({in_variants} as decimal(10,2))",
+        f"try_variant_get({in_variants}, '$', 'decimal(10,2)')",
+    ]
+    assert_parity(spark, column(pa.string(), texts), expressions)
+
+
 def test_texts_that_are_all_easy(spark: SparkSession) -> None:
     values = column(pa.string(), ["1", "-12", "100", None])
     assert_parity(spark, values, casts([*_NUMBERS, "decimal(10,2)"]))

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from engine.errors import TransformError
 from engine.expressions.compile import compile_expression
 from engine.expressions.registry import Context
+from engine.expressions.releases import has
 from engine.plan.catalyst import scala_seq
 from engine.plan.catalyst_expressions import ExpressionReader
 from tests.spark.edges import collections
@@ -49,6 +50,16 @@ _AGGREGATES = [
     "reduce(a, i, (acc, v) -> greatest(acc, v))",
     "aggregate(n, 0, (acc, v) -> acc + aggregate(v, i, (p, q) -> p + q))",
     "aggregate(a, cast(0 as decimal(20,2)), (acc, v) -> cast(acc + v as decimal(20,2)))",
+]  # fmt: skip
+_OF_NULL_IN_STEPS = [
+    "aggregate(a, array(0L), (acc, v) -> array_append(acc, v))",
+    "aggregate(a, array(0L), (acc, v) -> array_append(acc, v), x -> transform(x, y -> y IS NULL))",
+    "aggregate(a, array(array(0L)), (acc, v) -> concat(acc, array(array(v))))",
+    "aggregate(a, map(1L, 0L), (acc, v) -> map(1L, v, 2L, acc[1L]))",
+    "aggregate(a, named_struct('f', 0L, 'g', 0L), (acc, v) -> named_struct('f', v, 'g', acc.f))",
+    "aggregate(a, named_struct('f', 0L, 'g', true), (acc, v) ->"
+    " named_struct('f', v, 'g', acc.f IS NULL), acc -> (acc.g, acc.f IS NULL))",
+    "aggregate(filter(a, v -> v > 1), array(0L), (acc, v) -> array_append(acc, v))",
 ]  # fmt: skip
 _COMPARATORS = [
     "array_sort(a, (p, q) -> case when p < q then 1 when p > q then -1 else 0 end)",
@@ -108,11 +119,16 @@ def test_lambdas_and_fields_made_in_python(spark: SparkSession) -> None:
 
 
 def test_a_start_value_that_cannot_hold_null(spark: SparkSession) -> None:
-    """Spark reads a 0 where there is a NULL that the type of the start value does not know of."""
-    table = pa.table({"a": [[1, None]]})
+    """Before 4.3 Spark reads a 0 where there is a NULL that the type of the start value does not
+    know of."""
+    table = pa.table({"a": [[1, None, 2], [], None, [3]]})
     frame = spark.createDataFrame(table)
     text = "aggregate(a, array(0L), (acc, v) -> array_append(acc, v))"
-    assert frame.selectExpr(text).collect()[0][0] == [0, 1, 0]
+    if has(spark.version, "4.3.0"):
+        assert frame.selectExpr(text).collect()[0][0] == [0, 1, None, 2]
+        assert_parity(spark, table, _OF_NULL_IN_STEPS)
+        return
+    assert frame.selectExpr(text).collect()[0][0] == [0, 1, 0, 2]
     (tree,), problems = read_expressions(frame, [text])
     assert not problems
     with pytest.raises(TransformError, match="made a NULL inside of a ARRAY<BIGINT>"):

@@ -44,8 +44,13 @@ def test_what_it_wrote_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     done = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
     assert "2 passed" in done.stdout or "1 passed, 1 skipped" in done.stdout
     assert "Logging error" not in done.stderr, "it complains behind its end"
+
+
+def test_what_it_wrote_is_formatted(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
+    assert main(["init", str(tmp_path / "My shop's 2nd")]) == 0
     ruff = ("ruff", "format", "--check", "--isolated", "--line-length=100")
-    ran(folder, *ruff, "dag.py", "test_query.py")
+    ran(tmp_path / "My shop's 2nd", *ruff, "dag.py", "test_query.py")
 
 
 def test_airflow_finds_the_dag_alone(tmp_path: Path) -> None:

@@ -15,11 +15,20 @@ import pyarrow as pa
 # Imported for the conversions that they register.
 from engine.expressions.argument_types import Rare
 from engine.expressions.casts.held_decimals import held_as_long, may_lack_power
-from engine.expressions.casts.rules import Casting, any_part, castable, converter, kind, parts
+from engine.expressions.casts.rules import (
+    Casting,
+    any_part,
+    castable,
+    converter,
+    kind,
+    parts,
+    reads_any_zero,
+)
 from engine.expressions.casts.special_times import special_moment
 from engine.expressions.datum import constant
 from engine.expressions.malformed import value_of
 from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.times.zones import is_zone
 from engine.expressions.tree import Expr
 from engine.expressions.types import has_variant, is_integral, sql_name
@@ -33,7 +42,8 @@ def _casting(expr: Expr, context: Context) -> Casting:
     (child,) = expr.children
     zone_name = expr.params.get("time_zone_id") or context.session_timezone
     held = held_as_long(child) if pa.types.is_decimal(child.dtype) else None
-    return Casting(child.dtype, expr.dtype, expr.params["eval_mode"], zone_name, held)
+    mode, any_zero = expr.params["eval_mode"], reads_any_zero(expr)
+    return Casting(child.dtype, expr.dtype, mode, zone_name, held, any_zero)
 
 
 def _supports(expr: Expr) -> str | None:
@@ -112,7 +122,7 @@ def _formula(expr: Expr) -> Formula | None:
     supports=_supports,
     can_fail=_can_fail,
     loop=True,
-    reads=("time_zone_id", "eval_mode"),
+    reads=("time_zone_id", "eval_mode", SPARK_VERSION),
     presumes=(
         "spark.sql.legacy.castComplexTypesToString.enabled",
         "spark.sql.legacy.fromDayTimeString.enabled",

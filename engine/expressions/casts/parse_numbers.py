@@ -164,6 +164,8 @@ def string_to_decimal(casting: Casting) -> Convert:
             return None
         _, digits, exponent = value.as_tuple()
         assert isinstance(exponent, int)
+        if not value and casting.reads_any_zero:
+            return Decimal(0)
         if len(digits) + exponent > _DIGITS_MAX:
             if casting.ansi:
                 raise ansi.failure(

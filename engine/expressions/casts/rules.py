@@ -23,7 +23,9 @@ import pyarrow as pa
 
 from engine.errors import TransformError
 from engine.expressions import ansi
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.times.zones import Zone, zone
+from engine.expressions.tree import Expr
 from engine.expressions.types import has_variant, is_integral, is_variant
 from engine.expressions.vectors import to_list
 
@@ -37,6 +39,7 @@ class Casting:
     :param mode: ``ANSI``, ``TRY`` or ``LEGACY``.
     :param zone_name: where dates and times without a zone are.
     :param held_as_long: of a decimal, see :mod:`.held_decimals`; None where only the type is known.
+    :param reads_any_zero: see :func:`reads_any_zero`.
     """
 
     source: pa.DataType
@@ -44,6 +47,7 @@ class Casting:
     mode: str
     zone_name: str
     held_as_long: bool | None = None
+    reads_any_zero: bool = True
 
     @property
     def ansi(self) -> bool:
@@ -95,6 +99,12 @@ class Casting:
         keep = result.is_valid().to_numpy(zero_copy_only=False) & ~bad
         values = result.fill_null(0).to_numpy(zero_copy_only=False)
         return pa.array(values, result.type, mask=~keep)
+
+
+def reads_any_zero(expr: Expr) -> bool:
+    """Whether ``0e50`` is a DECIMAL; before it was one of too many digits. What is no expression of
+    the query's is of no release, and reads it."""
+    return SPARK_VERSION not in expr.params or is_since(expr, "4.1.4", "4.2.1", "4.3.0")
 
 
 CONVERSIONS: dict[tuple[str, str], Callable[[Casting], Convert]] = {}

@@ -17,8 +17,9 @@ from engine.expressions.datum import evaluate_where, to_array
 from engine.expressions.lambdas import Lambda
 from engine.expressions.lists import Lists, Mask, booleans, integers, replaced, take, valid
 from engine.expressions.registry import Context, Evaluator, lazy
+from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.tree import Expr
-from engine.expressions.types import sql_name
+from engine.expressions.types import nullable_inside, sql_name
 
 
 def lists_of(expr: Expr, evaluator: Evaluator, batch: pa.RecordBatch) -> Lists:
@@ -137,18 +138,24 @@ def _holds_undeclared_null(array: pa.Array, dtype: pa.DataType) -> bool:
     )
 
 
+def _between(expr: Expr) -> pa.DataType:
+    """The type of what goes from one step to the next."""
+    start = expr.children[1].dtype
+    return nullable_inside(start) if is_since(expr, "4.3.0") else start
+
+
 def _aggregate_can_fail(expr: Expr) -> bool:
-    return _narrower(expr.children[1].dtype, expr.children[2].dtype)
+    return _narrower(_between(expr), expr.children[2].dtype)
 
 
-@lazy("ArrayAggregate", can_fail=_aggregate_can_fail, takes=Rare.ALL)
+@lazy("ArrayAggregate", can_fail=_aggregate_can_fail, reads=(SPARK_VERSION,), takes=Rare.ALL)
 def aggregate(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
     """``aggregate``, ``reduce``: one step for the first items of all rows, one for the second, ...
 
-    Spark takes the type of the start for that of all results. A NULL inside of one, where this type
-    has none, makes it read what is not there (a 0, say): here that is an error.
+    Up to 4.2 Spark takes the type of the start for that of all results. A NULL inside of one, where
+    this type has none, makes it read what is not there (a 0, say): here that is an error.
     """
-    argument, zero = expr.children[:2]
+    argument, dtype = expr.children[0], _between(expr)
     merge = Lambda(expr.children[2], children[2])
     finish = Lambda(expr.children[3], children[3])
     minds_nulls = _aggregate_can_fail(expr)
@@ -156,18 +163,18 @@ def aggregate(expr: Expr, children: Sequence[Evaluator], context: Context) -> Ev
     def evaluate(batch: pa.RecordBatch) -> pa.Array:
         lists = lists_of(argument, children[0], batch)
         given = pa.array(lists.valid)
-        total = evaluate_where(children[1], batch, given, zero.dtype)
+        total = evaluate_where(children[1], batch, given, dtype)
         for position in range(lists.lengths.max(initial=0)):
             rows = np.flatnonzero(lists.lengths > position)
             items = take(lists.items, lists.starts[rows] + position)
             merged = merge(batch, rows, take(total, rows), items)
-            if minds_nulls and _holds_undeclared_null(merged, zero.dtype):
+            if minds_nulls and _holds_undeclared_null(merged, dtype):
                 raise TransformError(
-                    f"aggregate() made a NULL inside of a {sql_name(zero.dtype)}, whose start value"
+                    f"aggregate() made a NULL inside of a {sql_name(dtype)}, whose start value"
                     " says that there is none",
                     hint="Give the start value a type with NULL, e.g. CAST(NULL AS ...) in it.",
                 )
-            total = replaced(total, rows, to_array(merged, len(rows), zero.dtype))
+            total = replaced(total, rows, to_array(merged, len(rows), dtype))
         rows = np.flatnonzero(lists.valid)
         results = finish(batch, rows, take(total, rows))
         return replaced(pa.nulls(len(lists), expr.dtype), rows, results)

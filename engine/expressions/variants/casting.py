@@ -9,7 +9,7 @@ Source: ``VariantGet.cast`` of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -68,11 +68,13 @@ class VariantCast:
 
     :param fails: a value that has no counterpart raises; else it is NULL.
     :param zone_name: where dates and times without a zone are.
+    :param reads_any_zero: see :func:`.casts.rules.reads_any_zero`.
     """
 
     fails: bool
     zone_name: str
     zone: Zone
+    reads_any_zero: bool
 
     def column(self, variants: Variants, dtype: pa.DataType) -> pa.Array:
         """The values as a column of this type.
@@ -181,12 +183,11 @@ class VariantCast:
         array = pa.array(values, storage)
         if storage != source:
             array = array.view(source)
-        return array if source == dtype else _converter(source, dtype, self.zone_name)(array)
-
-
-def _converter(source: pa.DataType, dtype: pa.DataType, zone_name: str) -> Callable[..., pa.Array]:
-    """Of decimals, Spark keeps none here as a BIGINT."""
-    return converter(Casting(source, dtype, "TRY", zone_name, held_as_long=False))
+        if source == dtype:
+            return array
+        # Of decimals, Spark keeps none here as a BIGINT.
+        casting = Casting(source, dtype, "TRY", self.zone_name, False, self.reads_any_zero)
+        return converter(casting)(array)
 
 
 def decimal_type(value: Decimal) -> pa.DataType:

@@ -21,5 +21,6 @@ from engine.expressions.variants.columns import variants_of
 )
 def out_of_variant(casting: Casting) -> Convert:
     """Without ANSI mode, too, what has no counterpart is an error."""
-    cast = VariantCast(casting.mode != "TRY", casting.zone_name, casting.zone)
+    fails = casting.mode != "TRY"
+    cast = VariantCast(fails, casting.zone_name, casting.zone, casting.reads_any_zero)
     return lambda array: cast.column(variants_of(array), casting.target)

@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from engine.expressions.argument_types import Rare
+from engine.expressions.casts.rules import reads_any_zero
 from engine.expressions.datum import constant_value
 from engine.expressions.lists import on_arrays
 from engine.expressions.registry import Context, ValueFunction, always, strict
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.times.zones import zone
 from engine.expressions.tree import Expr
 from engine.expressions.variants.casting import VariantCast
@@ -36,13 +38,14 @@ def _refused_path(expr: Expr) -> str | None:
     can_fail=always,
     supports=_refused_path,
     loop=True,
-    reads=("target_type", "fail_on_error", "time_zone_id"),
+    reads=("target_type", "fail_on_error", "time_zone_id", SPARK_VERSION),
     takes=Rare.VARIANT,
 )
 def variant_get(expr: Expr, context: Context) -> ValueFunction:
     """NULL where nothing is at the path."""
     zone_name = expr.params.get("time_zone_id") or context.session_timezone
-    cast = VariantCast(bool(expr.params["fail_on_error"]), zone_name, zone(zone_name))
+    fails = bool(expr.params["fail_on_error"])
+    cast = VariantCast(fails, zone_name, zone(zone_name), reads_any_zero(expr))
     name = "variant_get" if cast.fails else "try_variant_get"
 
     def found(variant: Variant | None, path: Any) -> Variant | None:
