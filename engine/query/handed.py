@@ -23,6 +23,7 @@ from engine.query.spark_sinks import (
     refuse_opening_options,
     refuse_sink,
 )
+from engine.query.spark_sources import refuse_sources
 from engine.query.tables import refuse_table
 from engine.query.write_request import (
     CHECKPOINT,
@@ -67,6 +68,8 @@ def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery
     """
     found = Reasons()
     found.hear(lambda: _refuse_what_spark_does_not_run(request))
+    if request.trigger_kind != "continuous":  # Spark's continuous mode has refused them all
+        found.hear(lambda: refuse_sources(request.df))
     own, options = EngineOptions.take(request.sink_options, found)
     for option, value, default in (
         ("onBadRecord", own.on_bad_record, FAIL),
