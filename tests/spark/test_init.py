@@ -44,6 +44,12 @@ def test_what_it_wrote_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     done = ran(folder, "pytest", "-q", "-p", "no:cacheprovider", "test_query.py")
     assert "2 passed" in done.stdout or "1 passed, 1 skipped" in done.stdout
     assert "Logging error" not in done.stderr, "it complains behind its end"
+
+
+def test_what_it_wrote_is_formatted(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
+    folder = tmp_path / "My shop's 2nd"
+    assert main(["init", str(folder)]) == 0
     ruff = ("ruff", "format", "--check", "--isolated", "--line-length=100")
     ran(folder, *ruff, "dag.py", "test_query.py")
 
