@@ -23,14 +23,24 @@ def source_relation(spark: SparkSession, node: Any, schema: pa.Schema) -> Source
     :param schema: the Arrow schema of the node's output.
     """
     name = node.sourceName()
-    is_python = node.table().getClass().getSimpleName() == "PythonTable"
     return SourceRelation(
         # A query is the same one whichever way Spark knows its source.
         format=KafkaDataSource.name() if name == REGISTERED else name,
-        options=dict(node.extraOptions().asCaseSensitiveMap()),
+        options=options_of(node),
         schema=schema,
-        data_source=user_data_source(spark, name) if is_python else None,
+        data_source=python_data_source(spark, node),
     )
+
+
+def python_data_source(spark: SparkSession, node: Any) -> bytes | None:
+    """The pickled class that a ``StreamingRelationV2`` reads by; None: it is none of Python."""
+    is_python = node.table().getClass().getSimpleName() == "PythonTable"
+    return user_data_source(spark, node.sourceName()) if is_python else None
+
+
+def options_of(node: Any) -> dict[str, str]:
+    """Those of a ``StreamingRelationV2``, as they were given."""
+    return dict(node.extraOptions().asCaseSensitiveMap())
 
 
 def file_relation(

@@ -7,7 +7,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING
+
+import pyspark
 
 from engine.base.options import FAIL, SKIP, EngineOptions
 from engine.base.reasons import Reasons
@@ -23,6 +26,7 @@ from engine.query.spark_sinks import (
     refuse_opening_options,
     refuse_sink,
 )
+from engine.query.spark_sources import refuse_sources
 from engine.query.tables import refuse_table
 from engine.query.write_request import (
     CHECKPOINT,
@@ -67,6 +71,8 @@ def handed_query(request: WriteRequest, table: str | None = None) -> HandedQuery
     """
     found = Reasons()
     found.hear(lambda: _refuse_what_spark_does_not_run(request))
+    if request.trigger_kind != "continuous":  # Spark's continuous mode has refused them all
+        found.hear(lambda: refuse_sources(request.df))
     own, options = EngineOptions.take(request.sink_options, found)
     for option, value, default in (
         ("onBadRecord", own.on_bad_record, FAIL),
@@ -145,6 +151,7 @@ def _writer(request: WriteRequest, options: Mapping[str, str]) -> DataStreamWrit
         )
     with refusals_of_spark():
         writer = request.df.writeStream.outputMode(request.output_mode).options(**options)
+        _refuse_later_trigger(writer, request.trigger_kind)
         writer = writer.trigger(**{request.trigger_kind: request.trigger_value})
         if request.query_name is not None:
             writer = writer.queryName(request.query_name)
@@ -159,3 +166,11 @@ def _writer(request: WriteRequest, options: Mapping[str, str]) -> DataStreamWrit
             is_memory = request.sink_format.lower() == "memory"
             writer = writer.format("memory" if is_memory else request.sink_format)
         return writer
+
+
+def _refuse_later_trigger(writer: DataStreamWriter, kind: str) -> None:
+    if kind not in signature(writer.trigger).parameters:
+        raise ConfigError(
+            f"trigger({kind}=...) needs PySpark 4.2 or later; this is {pyspark.__version__}.",
+            hint="Upgrade pyspark, or use trigger(continuous=...).",
+        )

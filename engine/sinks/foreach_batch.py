@@ -32,6 +32,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from engine.checkpoint.sink_context import SinkContext
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_arrow, to_pyspark_arrow
+from engine.sinks.pyspark_rows import data_frame_of
 from engine.sinks.shipped import SHIPPED_BYTES_MAX, RowShipper, ShippingWriter, one_table, unpack
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class ForeachBatchWriter(_FunctionWriter):
 
     def _call(self, rows: pa.Table, epoch: int, context: BatchContext | None) -> None:
         try:
-            self._function(self._spark.createDataFrame(rows, self._with_nulls_of(rows)), epoch)
+            self._function(data_frame_of(self._spark, rows, self._with_nulls_of(rows)), epoch)
         except Exception:
             if self._check is not None:
                 self._check()

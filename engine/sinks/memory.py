@@ -21,7 +21,7 @@ from engine.base.connector_options import Options
 from engine.errors import ConfigError
 from engine.expressions.schemas import to_pyspark_arrow
 from engine.sinks.contract import EXACTLY_ONCE
-from engine.sinks.pyspark_rows import rows_of
+from engine.sinks.pyspark_rows import data_frame_of, rows_of
 from engine.sinks.shipped import (
     SHIPPED_BYTES_MAX,
     RowShipper,
@@ -197,7 +197,7 @@ class SparkView:
             for start in range(0, rows_table.num_rows, size):
                 # Of a table without columns Arrow slices more rows than there are.
                 rows = rows_table.slice(start, min(size, rows_table.num_rows - start))
-                part = self._spark.createDataFrame(rows, self._schema)
+                part = data_frame_of(self._spark, rows, self._schema)
                 # The sink ignores an epoch that it has, so each part gets a number of its own.
                 self._sink.write(self._parts, False, part._jdf.collect())
                 self._parts += 1

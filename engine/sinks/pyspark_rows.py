@@ -1,4 +1,4 @@
-"""Record batches as PySpark rows, with the Python values that PySpark would give.
+"""Record batches as PySpark's: as a DataFrame, and as rows with the Python values of PySpark.
 
 A timestamp becomes a naive ``datetime`` in the zone of the process, as everywhere in PySpark; a
 struct a ``Row``; a map a dict; a binary ``bytes``; a VARIANT a ``VariantVal``; a text that
@@ -10,16 +10,28 @@ Source: PySpark's ArrowTableToRowsConversion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.types import VariantVal
+from pyspark.sql.types import ByteType, StructType, VariantVal
 
 from engine.expressions.malformed import values_of
 from engine.expressions.types import is_variant
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 Converter = Callable[[Any], Any]
+
+
+def data_frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """The rows as Spark has them, without a job."""
+    if rows.num_columns:
+        return spark.createDataFrame(rows, schema)
+    # PySpark 4.1 loses the rows of a table without columns.
+    counted = pa.table({"row": pa.nulls(rows.num_rows, pa.int8())})
+    return spark.createDataFrame(counted, StructType().add("row", ByteType())).select()
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:

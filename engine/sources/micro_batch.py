@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -40,26 +41,32 @@ class MicroBatchPartition(InputPartition):
         self.end = end
 
 
+def refuse_earlier_spark() -> None:
+    """:raises ConfigError: this PySpark is too old for :class:`MicroBatchReader`."""
+    if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+        raise ConfigError(
+            "This source needs Spark 4.2 or later to run in micro-batches: earlier ones do not "
+            f"tell a Python source where it is, and this is {pyspark.__version__}.",
+            hint="Upgrade pyspark, or use trigger(continuous=...).",
+        )
+
+
 class MicroBatchReader(DataSourceStreamReader):
     """Reads what the continuous reader would, from one offset to another.
 
     :param schema: the columns as Spark wants them: batches are checked against exactly its types.
+    :raises ConfigError: this PySpark is too old.
     """
 
     def __init__(self, reader: BoundedReader, schema: StructType) -> None:
+        refuse_earlier_spark()
         self._reader = reader
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def initialOffset(self) -> Offset:
         return self._reader.initialOffset()
 
-    def latestOffset(self, start: Offset = None, limit: Any = None) -> Offset:
-        if start is None:
-            raise ConfigError(
-                "This source needs Spark 4.2 or later to run in micro-batches: earlier ones do not "
-                "tell a Python source where it is.",
-                hint="Upgrade pyspark, or use trigger(continuous=...).",
-            )
+    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
         return self._reader.latestOffset(start)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
@@ -24,6 +24,7 @@ from engine.sinks.files.partition_paths import escape
 from engine.sinks.foreach_batch import ForeachBatchWriter
 from engine.sinks.memory import MemoryWriter
 from engine.sinks.show import show_text
+from tests.spark.since import WITH_MICRO_BATCHES, WITHOUT_MICRO_BATCHES
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -288,6 +289,7 @@ def run(df: DataFrame, name: str, checkpoint: Path) -> list[Row]:
     return sorted_rows(df.sparkSession.table(name))
 
 
+@WITH_MICRO_BATCHES
 @pytest.mark.parametrize("kind", ["json", "csv", "text"])
 def test_tail_reads_what_spark_reads(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     df = spark.sql(WITH_NESTED if kind == "json" else ALL_TYPES)
@@ -319,6 +321,7 @@ AWKWARD_JSON = [
 ]
 
 
+@WITH_MICRO_BATCHES
 def test_awkward_json_is_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
     schema = StructType.fromDDL(
         "i INT, s STRING, d DOUBLE, t TIMESTAMP, day DATE, dec DECIMAL(5, 2), a ARRAY<BIGINT>, "
@@ -333,6 +336,7 @@ def test_awkward_json_is_read_as_spark_does(spark: SparkSession, tmp_path: Path)
     assert str(found) == str(sorted_rows(batch))  # as text, because NaN equals nothing
 
 
+@WITH_MICRO_BATCHES
 def test_awkward_csv_is_read_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
     schema = StructType.fromDDL(
         "i INT, s STRING, d DOUBLE, b BOOLEAN, t TIMESTAMP, dec DECIMAL(5,2)"
@@ -350,6 +354,7 @@ def test_awkward_csv_is_read_as_spark_does(spark: SparkSession, tmp_path: Path) 
     assert str(found) == str(sorted_rows(batch.load()))
 
 
+@WITH_MICRO_BATCHES
 def test_tail_goes_on_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
     data, checkpoint, out = tmp_path / "data", tmp_path / "checkpoint", tmp_path / "out"
     data.mkdir()
@@ -378,6 +383,7 @@ def test_tail_goes_on_in_micro_batches(spark: SparkSession, tmp_path: Path) -> N
     assert {name: at for name, at in end.items() if name != "/"} == {"a.json": 27, "b.json": 9}
 
 
+@WITH_MICRO_BATCHES
 def test_rate_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("arrow_rate").option("rowsPerSecond", 1000).load()
     assert [(f.name, f.dataType.simpleString()) for f in stream.schema] == [
@@ -401,6 +407,18 @@ def test_rate_in_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
     finally:
         query.stop()
     assert values == list(range(len(values)))
+
+
+@WITHOUT_MICRO_BATCHES
+@pytest.mark.parametrize("source", ["arrow_rate", "kafka"])
+def test_micro_batches_of_an_earlier_spark_are_refused(
+    spark: SparkSession, tmp_path: Path, source: str
+) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "a"}
+    stream = spark.readStream.format(source).options(**options if source == "kafka" else {}).load()
+    with pytest.raises(StreamingQueryException, match=r"needs Spark 4\.2 or later") as error:
+        run(stream, f"refused_{source}", tmp_path)
+    assert "ModuleNotFoundError" not in str(error.value)
 
 
 # -- sinks on the driver --------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from engine.expressions.row_context import Rows
 from engine.expressions.types import TIMESTAMP, TIMESTAMP_NTZ
 from tests.spark.edges import table
 from tests.spark.expressions import assert_parity, frame_of, read_each, read_expressions
+from tests.spark.since import since
 
 pytestmark = pytest.mark.spark
 
@@ -229,26 +230,41 @@ def test_out_of_range(spark: SparkSession) -> None:
     assert_parity(spark, table, expressions, timezone="Europe/Berlin")
 
 
-def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
-    """Where local times, or the instants that they mean, do not fit into 64 bits."""
+def _ends_of_all_timestamps() -> pa.Table:
     hour, low, high = 3_600_000_000, -(2**63), 2**63 - 1
     instants = [low, low + hour, low + _DAY, 0, high - _DAY, high - hour, high]
-    table = pa.table(
+    return pa.table(
         {
             "ts": pa.array(instants, pa.int64()).view(TIMESTAMP),
             "ntz": pa.array(instants, pa.int64()).view(TIMESTAMP_NTZ),
             "z": ["Asia/Tokyo", "America/New_York"] * 3 + ["UTC"],
         }
     )
+
+
+@since("4.2", "buckets of time")
+def test_buckets_at_the_ends_of_all_timestamps(spark: SparkSession) -> None:
+    expressions = [
+        "time_bucket(INTERVAL 7 DAY, ts)",
+        "time_bucket(INTERVAL 5 HOUR, ts)",
+        "time_bucket(INTERVAL 7 MONTH, ts)",
+        "greatest(time_bucket(INTERVAL 7 DAY, timestamp_micros(hour(ts))), ts + INTERVAL 1 DAY)",
+    ]
+    table = _ends_of_all_timestamps()
+    assert_parity(spark, table, expressions, ansi=[True], timezone="America/New_York")
+
+
+def test_the_ends_of_all_timestamps(spark: SparkSession) -> None:
+    """Where local times, or the instants that they mean, do not fit into 64 bits."""
+    table = _ends_of_all_timestamps()
     expressions = [
         "hour(ts)", "extract(SECOND FROM ts)", "CAST(ts AS DATE)", "CAST(ts AS STRING)",
         "CAST(ts AS TIMESTAMP_NTZ)", "CAST(ntz AS TIMESTAMP)", "try_cast(ts AS TIMESTAMP_NTZ)",
-        "try_cast(array(ntz, ts) AS ARRAY<TIMESTAMP>)", "time_bucket(INTERVAL 7 DAY, ts)",
-        "time_bucket(INTERVAL 5 HOUR, ts)", "time_bucket(INTERVAL 7 MONTH, ts)",
-        "greatest(time_bucket(INTERVAL 7 DAY, timestamp_micros(hour(ts))), ts + INTERVAL 1 DAY)",
+        "try_cast(array(ntz, ts) AS ARRAY<TIMESTAMP>)",
         "date_format(ts, 'y-MM-dd HH:mm')",
         "date_trunc('HOUR', ts)", "date_trunc('DAY', ts)", "date_trunc('YEAR', ts)",
-        "date_trunc('SECOND', ts)", "months_between(ts, timestamp'2020-01-02')",
+        "date_trunc('SECOND', ts)", "date_trunc('MILLISECOND', ts)",
+        "months_between(ts, timestamp'2020-01-02')",
         "from_utc_timestamp(ts, z)", "to_utc_timestamp(ts, z)", "ts + INTERVAL 1 DAY",
         "ts - INTERVAL 1 HOUR", "ts + INTERVAL '1' MONTH", "ts - timestamp'2020-01-01'",
         "timestampdiff(HOUR, ts, timestamp'2020-01-01')",

@@ -19,6 +19,7 @@ from engine.query.explanation import explain_query
 from engine.query.spark_options import OF_SINKS
 from engine.query.writer import ContinuousStreamWriter
 from engine.spark.failure import describe_error
+from tests.spark.since import WITHOUT_MICRO_BATCHES
 from tests.spark.test_native_queries import WAIT_S, into, rate
 
 pytestmark = pytest.mark.spark
@@ -45,6 +46,31 @@ def test_a_sink_that_spark_does_not_know_is_refused_before_anything_is_created(
     with pytest.raises(ConfigError, match=f"Spark refuses the sink {sink}: .*data source") as error:
         into(rate(spark), checkpoint, sink, once=True).start()
     assert told in str(error.value.hint)
+    assert not Path(checkpoint.url).exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        ("mqtt", {"url": "mqtt://127.0.0.1:1", "topics": "a"}, "is for continuous queries"),
+        pytest.param("arrow_rate", {}, r"needs Spark 4\.2 or later", marks=WITHOUT_MICRO_BATCHES),
+        pytest.param(
+            "kafka",
+            {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "a"},
+            r"needs Spark 4\.2 or later",
+            marks=WITHOUT_MICRO_BATCHES,
+        ),
+    ],
+)
+def test_a_source_that_micro_batches_cannot_read_is_refused_before_anything_is_created(
+    spark: SparkSession, checkpoint: Checkpoint, source: str, options: dict[str, str], told: str
+) -> None:
+    if source == "mqtt":
+        pytest.importorskip("paho.mqtt.client", reason="needs the extra mqtt")
+    register(spark)
+    df = spark.readStream.format(source).options(**options).load()
+    with pytest.raises(ConfigError, match=told):
+        into(df, checkpoint, availableNow=True).start()
     assert not Path(checkpoint.url).exists()
 
 

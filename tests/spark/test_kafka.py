@@ -19,6 +19,7 @@ from engine.query.handle import ContinuousQuery
 from tests.connectors.kafka.topics import Topic
 from tests.faults.roads.kafka_topics import all_of
 from tests.servers.kafka import Kafka
+from tests.spark.since import WITH_MICRO_BATCHES
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -114,6 +115,7 @@ def micro_batches(df: DataFrame, target: Topic, folder: Path, **options: str) ->
     )
 
 
+@WITH_MICRO_BATCHES
 def test_sparks_micro_batches_write_by_this_sink(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:

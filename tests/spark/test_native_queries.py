@@ -22,6 +22,7 @@ from engine.errors import ConcurrentRunError, ConfigError, StaleRunError
 from engine.query import handed
 from engine.query.handoff import SparkQuery
 from engine.query.writer import ContinuousStreamWriter
+from tests.spark.since import before, since
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -383,7 +384,19 @@ def test_options_of_the_engine_that_spark_does_not_heed_are_named_in_one_warning
 
 # -- real-time mode -------------------------------------------------------------------------------
 
+_REAL_TIME = "triggers of PySpark for it"
 
+
+@before("4.2", _REAL_TIME)
+def test_real_time_mode_needs_a_pyspark_that_has_its_trigger(
+    spark: SparkSession, checkpoint: Checkpoint
+) -> None:
+    with pytest.raises(ConfigError, match=r"trigger\(realTime=...\) needs PySpark 4.2 or later"):
+        into(rate(spark), checkpoint, "console", realTime="5 seconds").start()
+    assert not Path(checkpoint.url).exists()
+
+
+@since("4.2", _REAL_TIME)
 def test_real_time_mode_refuses_a_source_that_is_too_slow_for_it(
     spark: SparkSession, checkpoint: Checkpoint, start: Start
 ) -> None:
@@ -396,6 +409,7 @@ def test_real_time_mode_refuses_a_source_that_is_too_slow_for_it(
     assert "RateStreamMicroBatchStream is not supported in Real-time Mode" in str(status.error)
 
 
+@since("4.2", _REAL_TIME)
 def test_real_time_mode_refuses_a_sink_that_it_does_not_know(
     spark: SparkSession, checkpoint: Checkpoint
 ) -> None:
@@ -405,6 +419,7 @@ def test_real_time_mode_refuses_a_sink_that_it_does_not_know(
     assert checkpoint.status().state is QueryState.FAILED
 
 
+@since("4.2", _REAL_TIME)
 def test_real_time_mode_runs_with_the_one_source_that_spark_brings(
     spark: SparkSession, checkpoint: Checkpoint, start: Start
 ) -> None:

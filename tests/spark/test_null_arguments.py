@@ -13,21 +13,29 @@ from pyspark.sql import SparkSession
 from tests.spark.expressions import configured
 from tests.spark.interpreted import CONF
 from tests.spark.queries import assert_same_query
+from tests.spark.since import since
 
 pytestmark = pytest.mark.spark
 
 _NUMBER = "CAST(CAST(word AS INT) AS STRING)"
 """Fails for a word."""
+_VECTORS = since("4.2", "functions of vectors")
 
 
 @pytest.mark.parametrize(
     "expression",
     [
         f"aes_encrypt(text, rpad({_NUMBER}, 16, 'k'), 'ECB')",
-        "vector_inner_product(IF(text IS NULL, NULL, array(1F)), array(CAST(word AS FLOAT)))",
+        pytest.param(
+            "vector_inner_product(IF(text IS NULL, NULL, array(1F)), array(CAST(word AS FLOAT)))",
+            marks=_VECTORS,
+        ),
         # What Spark does not compile among the arguments says nothing about the call.
-        "vector_inner_product(array_sort(IF(text IS NULL, NULL, array(1F))), "
-        "array(CAST(word AS FLOAT)))",
+        pytest.param(
+            "vector_inner_product(array_sort(IF(text IS NULL, NULL, array(1F))), "
+            "array(CAST(word AS FLOAT)))",
+            marks=_VECTORS,
+        ),
     ],
 )
 def test_are_not_evaluated_behind_null(spark: SparkSession, expression: str) -> None:

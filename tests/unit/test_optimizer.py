@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import TransformError
+from engine.expressions.releases import SPARK_VERSION
 from engine.expressions.tree import Expr
 from engine.pipeline.optimizer import optimize
 from engine.pipeline.pipeline import (
@@ -432,6 +433,7 @@ def test_a_text_is_computed_where_it_is_asked_for() -> None:
     text = op("Cast", column(SOURCE, 0), dtype=pa.string())
     text.params.update({"timezone": "UTC", "to_type": pa.string()})
     upper = op("Upper", text, dtype=pa.string())
+    upper.params[SPARK_VERSION] = "4.2.0"
     is_zero = comparison("EqualTo", column(SOURCE, 0), literal(0))
     choice = op(
         "If",

@@ -26,7 +26,7 @@ from engine.expressions.decimals import EXACT
 from engine.expressions.java_doubles import double_text
 from engine.expressions.json.jackson import as_utf8
 from engine.expressions.registry import Context, Datum, ValueFunction, strict
-from engine.expressions.texts.strings import to_upper
+from engine.expressions.texts.cases import UNICODE_17
 from engine.expressions.tree import Expr
 from engine.expressions.types import is_integral, sql_name
 from engine.expressions.vectors import per_row_with_nulls
@@ -143,7 +143,7 @@ def _converter(
     whole = is_integral(dtype)
     if conversion in "sS" and (whole or dtype in (pa.string(), pa.bool_())):
         as_text = str if not pa.types.is_boolean(dtype) else (lambda value: str(value).lower())
-        upper = to_upper if conversion == "S" else str
+        upper = UNICODE_17.upper if conversion == "S" else str
         return lambda value: upper(_first(as_text(value), places))
     if conversion == "b":
         of_boolean = pa.types.is_boolean(dtype)

@@ -1,7 +1,6 @@
 """Texts as a whole: case, length, joining, trimming, padding, replacing.
 
-Characters are code points, as in Spark. Case mappings are Unicode's full ones (``ß`` → ``SS``,
-final sigma), as in the ICU library that Spark uses, including letters newer than Python's tables.
+Characters are code points, as in Spark.
 
 Source: ``stringExpressions.scala``, ``UTF8String.java``, ``CollationAwareUTF8String.java``.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,43 +28,12 @@ from engine.expressions.malformed import (
 from engine.expressions.registry import Context, Datum, Formula, ValueFunction, strict
 from engine.expressions.releases import SPARK_VERSION, is_since
 from engine.expressions.rowwise import RowFunction, rowwise, rowwise_factory
+from engine.expressions.texts.cases import cases_of
 from engine.expressions.tree import Expr
 from engine.expressions.types import sql_name
 from engine.expressions.vectors import per_row, per_row_with_nulls
 
-# Upper-case letters of Unicode 14 to 17: first capital, first small letter, how many.
-_NEW_LETTERS: Final = (
-    (0x1C89, 0x1C8A, 1), (0x2C2F, 0x2C5F, 1), (0xA7C0, 0xA7C1, 1), (0xA7CB, 0x264, 1),
-    (0xA7CC, 0xA7CD, 1), (0xA7CE, 0xA7CF, 1), (0xA7D0, 0xA7D1, 1), (0xA7D2, 0xA7D3, 1),
-    (0xA7D4, 0xA7D5, 1), (0xA7D6, 0xA7D7, 1), (0xA7D8, 0xA7D9, 1), (0xA7DA, 0xA7DB, 1),
-    (0xA7DC, 0x19B, 1), (0x10570, 0x10597, 11), (0x1057C, 0x105A3, 15), (0x1058C, 0x105B3, 7),
-    (0x10594, 0x105BB, 2), (0x10D50, 0x10D70, 22), (0x16EA0, 0x16EBB, 25),
-)  # fmt: skip
-_TO_LOWER: Final = {u + i: low + i for u, low, count in _NEW_LETTERS for i in range(count)}
-_TO_UPPER: Final = {low: upper for upper, low in _TO_LOWER.items()}
-
 _Text = TypeVar("_Text", str, tuple[bytes, ...])
-
-
-def to_upper(text: str) -> str:
-    """As Spark's ``upper``."""
-    return text.upper() if text.isascii() else text.upper().translate(_TO_UPPER)
-
-
-def to_lower(text: str) -> str:
-    """As Spark's ``lower``."""
-    return text.lower() if text.isascii() else text.lower().translate(_TO_LOWER)
-
-
-def to_title(text: str) -> str:
-    """As Spark's ``initcap``: only spaces separate words."""
-    return " ".join(map(_capitalized, text.split(" ")))
-
-
-def _capitalized(word: str) -> str:
-    # The rest is lowered as a part of the word: a sigma at its end is a final one.
-    first = word[:1]
-    return first.title().translate(_TO_UPPER) + to_lower(word)[len(first.lower()) :]
 
 
 def _is_ascii(value: Datum) -> bool:
@@ -76,12 +44,14 @@ def _is_ascii(value: Datum) -> bool:
     "Upper",
     loop=True,
     presumes=("spark.sql.icu.caseMappings.enabled",),
-    formula=lambda expr: Formula("{upper}({0})", names={"upper": to_upper}),
+    reads=(SPARK_VERSION,),
+    formula=lambda expr: Formula("{upper}({0})", names={"upper": cases_of(expr).upper}),
 )
 def upper(expr: Expr, context: Context) -> ValueFunction:
     """``upper``."""
+    in_case = cases_of(expr).upper
     return lambda s: (
-        pc.ascii_upper(s) if _is_ascii(s) else per_row(to_upper, expr.dtype, s, malformed=VALID)
+        pc.ascii_upper(s) if _is_ascii(s) else per_row(in_case, expr.dtype, s, malformed=VALID)
     )
 
 
@@ -89,19 +59,26 @@ def upper(expr: Expr, context: Context) -> ValueFunction:
     "Lower",
     loop=True,
     presumes=("spark.sql.icu.caseMappings.enabled",),
-    formula=lambda expr: Formula("{lower}({0})", names={"lower": to_lower}),
+    reads=(SPARK_VERSION,),
+    formula=lambda expr: Formula("{lower}({0})", names={"lower": cases_of(expr).lower}),
 )
 def lower(expr: Expr, context: Context) -> ValueFunction:
     """``lower``."""
+    in_case = cases_of(expr).lower
     return lambda s: (
-        pc.ascii_lower(s) if _is_ascii(s) else per_row(to_lower, expr.dtype, s, malformed=VALID)
+        pc.ascii_lower(s) if _is_ascii(s) else per_row(in_case, expr.dtype, s, malformed=VALID)
     )
 
 
-@rowwise_factory("InitCap", presumes=("spark.sql.icu.caseMappings.enabled",), malformed=VALID)
+@rowwise_factory(
+    "InitCap",
+    presumes=("spark.sql.icu.caseMappings.enabled",),
+    reads=(SPARK_VERSION,),
+    malformed=VALID,
+)
 def initcap(expr: Expr) -> RowFunction:
     """``initcap``."""
-    return to_title
+    return cases_of(expr).title
 
 
 def characters_of(texts: Datum) -> Datum:

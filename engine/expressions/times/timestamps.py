@@ -93,20 +93,29 @@ _LOCAL_UNITS: Final = {
 }  # fmt: skip
 
 
-@lazy("TruncTimestamp", can_fail=always, supports=dates.constant_unit(0), reads=("time_zone_id",))
+@lazy(
+    "TruncTimestamp",
+    can_fail=always,
+    supports=dates.constant_unit(0),
+    reads=("time_zone_id", SPARK_VERSION),
+)
 def date_trunc(expr: Expr, children: Sequence[Evaluator], context: Context) -> Evaluator:
-    """``date_trunc``: NULL for a unit that there is not, whatever the timestamp."""
+    """``date_trunc``: NULL for a unit that there is not, whatever the timestamp. Before Spark 4.2
+    seconds, and what is shorter, wrap around in 64 bits."""
     ts = children[1]
     text = constant_value(expr.children[0])
-    function = _truncation(text, zone_for(expr, expr.dtype, context)) if text is not None else None
+    zone, wraps = zone_for(expr, expr.dtype, context), not is_since(expr, "4.2.0")
+    function = _truncation(text, zone, wraps=wraps) if text is not None else None
     if function is None:
         return lambda batch: pa.scalar(None, expr.dtype)
     return lambda batch: on_numpy(function, expr.dtype, ts(batch), failure=long_overflow)
 
 
-def _truncation(text: str, local_zone: Zone) -> Callable[[Any], Any] | None:
+def _truncation(text: str, local_zone: Zone, *, wraps: bool) -> Callable[[Any], Any] | None:
     unit = text.upper()
     if unit in _INSTANT_UNITS:
+        if wraps:
+            return lambda utc: utc - utc % _INSTANT_UNITS[unit]
         return lambda utc: plus(utc, -(utc % _INSTANT_UNITS[unit]))
     if unit in _LOCAL_UNITS:
         return lambda utc: _truncate_local(utc, _LOCAL_UNITS[unit], local_zone)

@@ -46,7 +46,7 @@ from engine.expressions.types import schema_to_spark
 from engine.sources.kafka.options import OWNER, source_options
 from engine.sources.kafka.reader import KafkaReader
 from engine.sources.kafka.rows import SCHEMA, Columns
-from engine.sources.micro_batch import MicroBatchReader
+from engine.sources.micro_batch import MicroBatchReader, refuse_earlier_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -79,7 +79,10 @@ class KafkaDataSource(DataSource):
         return KafkaReader(options, Columns(schema.names))
 
     def streamReader(self, schema: StructType) -> MicroBatchReader:
-        """:raises ConfigError: an option for micro-batches has no effect here."""
+        """:raises ConfigError: an option has no effect here, or Spark is too old for it."""
+        refuse_earlier_spark()
+        from engine.sources.kafka.micro_batch import KafkaMicroBatches
+
         options = self._options
         if options.of_a_trigger:
             raise ConfigError(
@@ -88,10 +91,6 @@ class KafkaDataSource(DataSource):
             )
         self._say_ignored("micro-batches")
         reader = KafkaReader(options, Columns(schema.names))
-        try:
-            from engine.sources.kafka.micro_batch import KafkaMicroBatches
-        except ImportError:  # a Spark that is too old for them, as this one tells
-            return MicroBatchReader(reader, schema)
         return KafkaMicroBatches(reader, schema, options.max_per_trigger)
 
     def _say_ignored(self, where: str, *names: str) -> None:

@@ -45,7 +45,7 @@ class KafkaMicroBatches(MicroBatchReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = self._kafka.latestOffset({})
 
-    def latestOffset(self, start: Offset = None, limit: Any = None) -> Offset:
+    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:
         """See :func:`engine.sources.kafka.offsets.limited`."""
         end = self._last if self._last is not None else super().latestOffset(start, limit)
         if not isinstance(limit, ReadMaxRows):
