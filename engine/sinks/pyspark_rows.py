@@ -31,7 +31,7 @@ def data_frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> Da
         return spark.createDataFrame(rows, schema)
     # PySpark 4.1 loses the rows of a table without columns.
     counted = pa.table({"row": pa.nulls(rows.num_rows, pa.int8())})
-    return spark.createDataFrame(counted, StructType().add("row", ByteType())).select()
+    return spark.createDataFrame(counted, StructType().add("row", ByteType())).select([])
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
