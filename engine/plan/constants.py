@@ -140,8 +140,11 @@ class Constants:
         return holder.condition() if simple_name(holder) == "Filter" else None
 
     def _propagated(self, holder: JavaObject) -> JavaObject | None:
-        """NULL if NULL makes it so; else None."""
+        """NULL if NULL makes it so; else None, also of what has ``CAST('now' AS TIMESTAMP)`` in it:
+        that is computed for each epoch."""
         if self._propagating is None or simple_name(holder) != "Filter":
+            return None
+        if not self._special.apply(holder).fastEquals(holder):
             return None
         before = None
         while before is None or not before.fastEquals(holder):

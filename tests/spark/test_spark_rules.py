@@ -226,6 +226,13 @@ def test_what_the_day_decides_is_no_constant(spark: SparkSession) -> None:
         assert {"Cast", "Now", "CurrentTimestamp"} & {each.op for each in step.columns[0].walk()}
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("cast", ["to_timestamp('now')", "CAST(left('now', 3) AS TIMESTAMP)"])
+def test_a_moment_that_a_text_names_is_no_null(spark: SparkSession, cast: str, ansi: str) -> None:
+    with configured(spark, {"spark.sql.ansi.enabled": ansi}):
+        assert_alike(spark, f"SELECT {cast} > DATE'2020-01-01' OR CAST(NULL AS BOOLEAN) FROM t")
+
+
 def test_the_present_time_does_not_move_to_the_table(spark: SparkSession) -> None:
     table_of(spark, TABLE).createOrReplaceTempView("d")
     stream_of(spark, ROWS.schema).createOrReplaceTempView("t")

@@ -404,7 +404,7 @@ class FilesRun(HandedRun[FoundFile]):
             self._new.append(file)
         if old:
             logger.warning(
-                "what is older in %s than option maxFileAge allows is not read: files: %d",
+                "files in %s that are older than option maxFileAge allows are not read: %d",
                 self._options.root,
                 old,
             )
