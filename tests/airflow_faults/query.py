@@ -121,10 +121,22 @@ class Query:
 
     def end(self) -> None:
         """Kill whatever is left of it."""
-        for process in self.processes():
+        killed = self.processes()
+        for process in killed:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        wait_for(lambda: not self.processes(), 120, "the query's processes to end")
+
+        def all_ended() -> bool:  # who is ending has no command line, and is not gone yet
+            return not self.processes() and all(map(_has_ended, killed))
+
+        wait_for(all_ended, 120, "the query's processes to end")
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def started_by(process: psutil.Process) -> psutil.Process:
