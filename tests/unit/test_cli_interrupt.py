@@ -15,6 +15,8 @@ class Interrupt(importlib.abc.MetaPathFinder):
         if name == imported:
             os.kill(os.getpid(), signal.SIGINT)
 
+# Ignored, if the tests were started in the background of a shell.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 imported = sys.argv[1]
 sys.meta_path.insert(0, Interrupt())
 sys.argv[:] = ["continuous", "status", "nowhere"]
