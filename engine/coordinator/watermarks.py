@@ -100,7 +100,8 @@ class Watermarks:
         for number, mark_ms in enumerate(come_to_ms):
             if mark_ms > self._operators_ms[number]:  # seen earlier, and held back until now
                 self._operators_ms[number], self._seen_at_ms[number] = mark_ms, now_ms
-        self.current_ms = self._at(now_ms)
+        passed_ms = [each for each in self._idle_at_ms() if each < now_ms]
+        self.current_ms = max(map(self._at, [*passed_ms, now_ms]))  # by now all may be idle
         return Marks(tuple(self._operators_ms), tuple(self._newest_ms))
 
     def beyond_at_ms(self, known_ms: int) -> int | None:
@@ -108,10 +109,13 @@ class Watermarks:
         an operator does not count then. 0: it is already; None: never."""
         if self.current_ms > known_ms:
             return 0
+        return next((each for each in self._idle_at_ms() if self._at(each) > known_ms), None)
+
+    def _idle_at_ms(self) -> list[int]:
+        """From when on one operator less counts, each time, if none sees anything."""
         if not self._idle_after_ms:
-            return None
-        idle_at_ms = sorted(seen_ms + self._idle_after_ms for seen_ms in self._seen_at_ms)
-        return next((each for each in idle_at_ms if self._at(each) > known_ms), None)
+            return []
+        return sorted(seen_ms + self._idle_after_ms for seen_ms in self._seen_at_ms)
 
     def _at(self, now_ms: int) -> int:
         """The query's watermark at a time, from what is known."""

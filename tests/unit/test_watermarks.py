@@ -140,3 +140,14 @@ def test_one_that_holds_another_watermark_does_not_count() -> None:
     marks = Watermarks([0, 0], MAX)
     marks.take([{0: 90_000_000, 1: 50_000_000}], held_us=[{1: 20_000_000}])
     assert marks.current_ms == 90_000
+
+
+def test_an_epoch_that_ends_when_all_are_idle_counts_what_was_before() -> None:
+    """The machine was slow: by then the last that had seen something was idle, too."""
+    marks = Watermarks([0, 0, 0], idle_after_ms=100)
+    marks.take([{0: 1_000_000, 1: 1_000_000, 2: 1_000_000}], 0)
+    marks.take([{1: 3_000_000, 2: 2_000_000}], 20)
+    marks.take([{1: 5_000_000}], 30)
+    assert (marks.current_ms, marks.beyond_at_ms(1_000)) == (1_000, 100)
+    marks.take([], 1_000)
+    assert (marks.current_ms, marks.beyond_at_ms(5_000)) == (5_000, None)
