@@ -54,10 +54,10 @@ def ends_early() -> None:
     TableRun._end = property(lambda self: self._until.at)  # type: ignore[method-assign,assignment]
     right = TableRun._take
 
-    def take(self: Any, found: Any) -> None:
+    def take(self: Any, *given: Any) -> None:
         until = self._until
         self._until = until and replace(until, ahead=frozenset(), at=(until.at[0], 0))
-        right(self, found)
+        right(self, *given)
         self._until = until
 
     TableRun._take = take  # type: ignore[method-assign]

@@ -78,7 +78,7 @@ def _() -> None:
 
 @mutant("offsets are counted, and markers of transactions forgotten")
 def _() -> None:
-    def take(self: Any, at: Any, messages: list[Any]) -> Any:
+    def take(self: Any, at: Any, messages: list[Any], has_events: bool) -> Any:
         records = [each for each in messages if each.error() is None]
         if self._until is not None:
             records = [each for each in records if each.offset() < self._until[at]]

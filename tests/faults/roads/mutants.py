@@ -15,9 +15,16 @@ def commit_before_log() -> None:
     """A restart plans the epoch anew, and the sink has it already."""
     right = EpochRunner.log
 
-    def log(self: Any, epoch: int, offsets: Any, messages: Sequence[Any], **rest: Any) -> None:
+    def log(
+        self: Any,
+        epoch: int,
+        offsets: Any,
+        messages: Sequence[Any],
+        *given: Any,
+        **named: Any,
+    ) -> None:
         self._sink.commit(list(messages), epoch)
-        right(self, epoch, offsets, messages, **rest)
+        right(self, epoch, offsets, messages, *given, **named)
 
     EpochRunner.log = log  # type: ignore[method-assign]
 
