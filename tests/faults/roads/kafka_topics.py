@@ -20,6 +20,10 @@ from tests.servers.kafka_transactions import await_ended
 
 PARTITIONS = 2
 FEED_EVERY_S = 0.01
+TRANSACTION_EVERY_S = 0.1
+TRANSACTION_MS = 10_000
+ANSWER_S = 10.0
+ABORTED_EVERY = 4
 SETTINGS: Mapping[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"
 }
@@ -46,28 +50,59 @@ def stream_of(bootstrap: str, topic: str) -> StreamBinding:
 
 @contextmanager
 def feeding(bootstrap: str, topic: str) -> Iterator[None]:
-    """A record for each partition, again and again."""
+    """A record for each partition, again and again; and others in transactions, most of which are
+    committed, so that between two records there are offsets that nobody reads."""
     stop = threading.Event()
-
-    def feed() -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "log_level": 0,
-            }
-        )
-        number = 0
-        while not stop.wait(FEED_EVERY_S):
-            for partition in range(PARTITIONS):
-                producer.produce(topic, f"{partition} {number}", partition=partition)
-            producer.poll(0)
-            number += 1
-        assert producer.flush(DEADLINE_S) == 0
-
-    with beside(feed, stop):
+    with (
+        beside(lambda: _feed(bootstrap, topic, stop), stop),
+        beside(lambda: _feed_in_transactions(bootstrap, topic, stop), stop),
+    ):
         yield
+
+
+def _feed(bootstrap: str, topic: str, stop: threading.Event) -> None:
+    producer = _producer(bootstrap, {"enable.idempotence": True})
+    number = 0
+    while not stop.wait(FEED_EVERY_S):
+        for partition in range(PARTITIONS):
+            producer.produce(topic, f"{partition} {number}", partition=partition)
+        producer.poll(0)
+        number += 1
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def _feed_in_transactions(bootstrap: str, topic: str, stop: threading.Event) -> None:
+    settings = {"transactional.id": f"feed-{topic}", "transaction.timeout.ms": TRANSACTION_MS}
+    number = 0
+    gone_s = 0.0
+    while gone_s < DEADLINE_S:
+        began_s = time.monotonic()
+        producer = _producer(bootstrap, settings)
+        try:
+            # Ends what an earlier one has left open. How that ended is seen by readers alone.
+            producer.init_transactions(ANSWER_S)
+            while not stop.wait(TRANSACTION_EVERY_S):
+                number += 1
+                producer.begin_transaction()
+                for partition in range(PARTITIONS):
+                    producer.produce(topic, f"{partition} in {number}", partition=partition)
+                if number % ABORTED_EVERY:
+                    producer.commit_transaction(ANSWER_S)
+                else:
+                    producer.flush(ANSWER_S)  # else the broker never sees them
+                    producer.abort_transaction(ANSWER_S)
+        except confluent_kafka.KafkaException:
+            # The broker was away. It is back for good before anybody waits for this one's end.
+            gone_s += time.monotonic() - began_s if stop.is_set() else 0.0
+        else:
+            return
+    raise TimeoutError(f"transactions of {topic} have not ended within {DEADLINE_S:g} s")
+
+
+def _producer(bootstrap: str, settings: Mapping[str, str | int | bool]) -> confluent_kafka.Producer:
+    return confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0, **settings}
+    )
 
 
 def all_of(bootstrap: str, topic: str) -> Counter[bytes]:
