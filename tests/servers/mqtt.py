@@ -4,6 +4,7 @@ there. It comes as a Java library, which is steered from here: so nothing has to
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -116,6 +117,12 @@ class MqttBroker:
         self.process.kill()
         self._let_go()
 
+    @property
+    def next_number(self) -> int:
+        """Of the messages that are published."""
+        assert self._steering is not None, "it was not started"
+        return int(self._steering.jvm.com.hivemq.mqtt.message.publish.PUBLISH.PUBLISH_COUNTER)
+
     def _let_go(self) -> None:
         if self._steering is not None:
             self._steering.shutdown_callback_server()
@@ -166,6 +173,22 @@ def _serve(steering: JavaGateway, folder: Path, login: int) -> None:
     )  # fmt: skip
 
 
+def _number_from(steering: JavaGateway, number: int) -> None:
+    """Of the messages that are published from now on. Py4J would give the counter as a number."""
+    java = steering.jvm.java.lang
+    handles, of = java.invoke.MethodHandles, java.Class.forName
+    counter = of("java.util.concurrent.atomic.AtomicLong")
+    set_it = handles.publicLookup().findVirtual(
+        counter, "set", java.invoke.MethodType.methodType(java.Void.TYPE, java.Long.TYPE)
+    )
+    get_it = handles.publicLookup().findStaticGetter(
+        of("com.hivemq.mqtt.message.publish.PUBLISH"), "PUBLISH_COUNTER", counter
+    )
+    given = steering.jvm.java.util.ArrayList()
+    given.add(number)
+    handles.collectArguments(set_it, 0, get_it).invokeWithArguments(given)
+
+
 class _Doors:
     """Lets everybody in, but at one port."""
 
@@ -173,6 +196,10 @@ class _Doors:
         self._steering, self._login = steering, login
 
     def extensionStart(self, given: Any, out: Any) -> None:
+        # HiveMQ goes on behind the last number whose payload it has. It queues a message before it
+        # keeps the payload: if it is killed in between, the next message would get that number,
+        # have no payload either, and be dropped, although its publisher was told that it is there.
+        _number_from(self._steering, time.time_ns() // 1_000)
         services = self._steering.jvm.com.hivemq.extension.sdk.api.services.Services
         services.securityRegistry().setAuthenticatorProvider(
             _Provider(_Authenticator(self._steering, self._login))

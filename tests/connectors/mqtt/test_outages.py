@@ -84,3 +84,15 @@ def test_a_port_that_nobody_listens_on() -> None:
             source(broker, "a").partitions(
                 {"client": "continuous-c", "received": 0, "topics": ["a"]}
             )
+
+
+def test_a_broker_that_was_killed_gives_no_number_again(broker: MqttBroker, topic: str) -> None:
+    """Of what it was about to queue when it was killed nobody knows the numbers."""
+    numbers = []
+    for _ in range(2):
+        publish(broker, topic, b"1")
+        numbers.append(broker.next_number)
+        broker.process.kill()
+        broker.start()
+        assert broker.next_number > numbers[-1]
+    assert numbers == sorted(numbers)
