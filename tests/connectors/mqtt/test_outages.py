@@ -88,11 +88,8 @@ def test_a_port_that_nobody_listens_on() -> None:
 
 def test_a_broker_that_was_killed_gives_no_number_again(broker: MqttBroker, topic: str) -> None:
     """Of what it was about to queue when it was killed nobody knows the numbers."""
-    numbers = []
-    for _ in range(2):
-        publish(broker, topic, b"1")
-        numbers.append(broker.next_number)
-        broker.process.kill()
-        broker.start()
-        assert broker.next_number > numbers[-1]
-    assert numbers == sorted(numbers)
+    publish(broker, topic, b"1")
+    before = broker.next_number
+    broker.process.kill()
+    broker.start()
+    assert broker.next_number > before
